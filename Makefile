@@ -1,0 +1,65 @@
+# Every target is safe to repeat. `make help` lists them.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3.11
+UV_VERSION := 0.13.9
+STATE := $(abspath .tidegate)
+export TIDEGATE_HOME := $(CURDIR)
+export TIDEGATE_WAREHOUSE ?= $(STATE)/warehouse
+export TIDEGATE_LANDING ?= $(STATE)/landing
+export PYTHONPATH := $(CURDIR):$(CURDIR)/spark_apps
+
+BIN := .venv/bin
+PIPELINE := dags/pipelines/flights
+# The demo's days: the storm of 8 and 9 February 2013, and the day before it. Airflow runs the last intervals.
+DEMO_FROM := 2013-02-07T00
+DEMO_AIRFLOW_FROM ?= 2013-02-09T22
+DEMO_TO := 2013-02-10T00
+
+.PHONY: help setup demo up down test lint format lock clean
+
+help: ## Show what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: .venv/.complete ## Install everything into .venv (Python 3.11 and Java 17 must be there)
+
+.venv/.complete: requirements.lock pyproject.toml
+	@bash infra/check_machine.sh "$(PYTHON)"
+	@echo "setup: installing the locked environment into .venv (1 to 3 minutes)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/uv pip sync --quiet --require-hashes requirements.lock
+	@VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/uv pip install --quiet --no-deps --editable .
+	@touch $@
+	@echo "setup: done"
+
+demo: setup ## Run the flights of the February storm through Airflow and Spark, and show what came out
+	@bash infra/demo/demo.sh $(DEMO_FROM) $(DEMO_AIRFLOW_FROM) $(DEMO_TO)
+
+up: setup ## Start Airflow and leave it running; prints where it is and where its password is
+	@$(BIN)/python infra/airflow/stack.py up
+
+down: setup ## Stop Airflow; nothing stays behind
+	@$(BIN)/python infra/airflow/stack.py down
+
+test: setup ## Run all tests (under 15 minutes on two cores)
+	@$(BIN)/python -m pytest
+
+lint: setup ## Check style, types and the direction of imports
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: setup ## Format the code
+	@$(BIN)/ruff check --fix --select I .
+	@$(BIN)/ruff format .
+
+lock: .venv/.complete ## Resolve pyproject.toml anew into requirements.lock
+	@$(BIN)/uv pip compile pyproject.toml --group dev --python-version 3.11 --no-emit-index-url --generate-hashes \
+		--quiet --output-file requirements.lock
+
+clean: down ## Remove the demo's data, tables and Airflow state; the environment stays
+	@rm -rf .tidegate

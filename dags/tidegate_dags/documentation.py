@@ -1,0 +1,54 @@
+"""What the Airflow UI says about a pipeline and its tasks."""
+
+from __future__ import annotations
+
+from tidegate_dags.declaration import Declaration
+from tidegate_dags.stages import Stage
+
+
+def pipeline_documentation(declaration: Declaration) -> str:
+    """Markdown for a DAG: what the pipeline answers, with each query as written, and how to run it."""
+    queries = "\n\n".join(
+        f"### {query.id}\n\n{query.description}\n\n```sql\n{query.sql}\n```" for query in declaration.queries
+    )
+    return f"""# {declaration.name}
+
+{declaration.description}
+
+Streams: {", ".join(f"`{stream}`" for stream in declaration.streams)}. Owner: {declaration.owner}.
+Declared in `{declaration.folder.name}/pipeline.yml` and `queries/*.sql`.
+
+## Running it
+
+Each run answers one interval of **arrival time**, in UTC: the run with the logical date 05:00 handles 05:00 up to the
+next interval. Airflow's grid names a run by the instant from which on it may run, which is the interval's *end*. Results
+depend on the data alone, so an interval may be run again at any time and replaces itself.
+
+What came out: the tab *Reports* above, or *Details → Extra Links* of any task.
+
+* **Past intervals**: *Trigger → Backfill*, the first and the last logical date. Intervals run in order; one that fails
+  holds back those after it until its tasks are cleared and succeed.
+* **One interval again**: clear its run. If its slack plan changes, clear *future* runs too.
+* **A stretch in one go**: *Trigger → Single run* with `from` and `to`: every stage handles the whole stretch in one
+  application, with the same rows. Without `from` and `to` such a run takes the last interval that ended before its
+  logical date (05:00 means 04:00 to 05:00, one less than in a backfill).
+
+## What it answers
+
+{queries or "No query is declared yet."}
+"""
+
+
+def stage_documentation(stage: Stage) -> str:
+    """Markdown for a task: what it reads, writes and guarantees."""
+    waits = (
+        "\n\nStarts only when this task and the tasks directly after it are done for the interval before."
+        if stage.waits_for_previous
+        else ""
+    )
+    return f"""**Reads** {stage.reads}.
+
+**Writes** {stage.writes}.{"" if stage.always else " Replaces exactly the interval's partitions."}
+
+**Guarantees** {stage.guarantees}.{waits}
+"""

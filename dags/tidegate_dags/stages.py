@@ -1,0 +1,136 @@
+"""The stages of an interval: what each reads, writes and guarantees, and which stage it has to wait for.
+
+The order of the edges is the order of the data, nothing else. ``after`` names the stages of the *same* interval whose
+tables a stage reads.  What a stage reads of the interval *before* is expressed by ``waits_for_previous``: it starts
+only when itself and every stage directly downstream of it succeeded (or was skipped) for the interval before. Two
+stages need that, and with them every dependency between intervals holds:
+
+* ``ingest`` plans windows from the rates and plans of n − 1 and from the slack and the error-to-width map that
+  ``calibrate`` put into effect at the end of n − 1. ``calibrate`` reads what ``ingest`` wrote, so it is directly
+  downstream of it, as are ``join_aggregate``, ``top_k`` and ``sample_history``. Whatever follows ``ingest`` in
+  interval n therefore finds the slack in effect.
+* ``sample_history`` needs to know how far old leaves were thinned: ``resample_history`` of n − 1, directly downstream.
+
+``max_active_runs`` could not promise this: a backfill has a limit of its own (ten, unless asked otherwise), and a
+run that failed is finished, so the next one would start on missing tables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One task of a pipeline's DAG.
+
+    ``submitted``: a Spark application of its own through spark-submit; otherwise a command that starts what it needs.
+    ``always``: runs whatever became of the stages before, and its own end does not count for the run's.
+    ``page``: which of the pipeline's pages shows what the stage did.
+    """
+
+    name: str
+    after: tuple[str, ...]
+    reads: str
+    writes: str
+    guarantees: str
+    page: Literal["report", "quality", "models"]
+    submitted: bool = True
+    waits_for_previous: bool = False
+    daily: bool = False
+    always: bool = False
+    retries: int = 2
+    timeout: timedelta = timedelta(minutes=30)
+
+
+STAGES = (
+    Stage(
+        name="ingest",
+        after=(),
+        waits_for_previous=True,
+        reads="the files that landed for the interval; `stream_rates`, `window_plan` of the interval before; "
+        "`slack_plan` and `error_width_plan` in effect",
+        writes="`events_<stream>`, `quarantine`, `source_files`, `stream_rates`, `window_plan`",
+        guarantees="rows in = rows out + quarantined, each refused record with its reason; "
+        "planned windows fit the memory budget",
+        page="report",
+    ),
+    Stage(
+        name="join_aggregate",
+        after=("ingest",),
+        reads="`events_<stream>` as far back as range and slack reach, `window_plan`, `slack_plan`",
+        writes="`answers_<query>` of every aggregate and join-aggregate query",
+        guarantees="every answer whose emission (tick + slack) falls into the interval, each with its coverage; "
+        "state stays within the memory budget",
+        page="report",
+    ),
+    Stage(
+        name="top_k",
+        after=("ingest",),
+        reads="`events_<stream>` as far back as range and slack reach, `window_plan`, `slack_plan`",
+        writes="`answers_<query>` of every top-k query",
+        guarantees="the k first rows of every window, ties broken the same way in every run; late rows counted",
+        page="report",
+    ),
+    Stage(
+        name="sample_history",
+        after=("ingest",),
+        waits_for_previous=True,
+        reads="`events_<stream>`, `window_plan`, `history_passes` of the intervals before",
+        writes="`history_leaves`, `history_samples_<stream>`",
+        guarantees="exact counts, sums and extremes per leaf; a sample that depends on the tuples, not on the run",
+        page="report",
+    ),
+    Stage(
+        name="resample_history",
+        after=("sample_history",),
+        daily=True,
+        reads="`history_leaves`, `history_samples_<stream>`",
+        writes="`history_passes` and the thinned, merged leaves",
+        guarantees="the store of samples stays within its capacity; "
+        "runs for the interval that ends a day and is skipped otherwise",
+        page="report",
+    ),
+    Stage(
+        name="calibrate",
+        after=("ingest", "join_aggregate", "top_k"),
+        reads="`answers_<query>`, `events_<stream>` up to the horizon",
+        writes="`truth_<query>`, `accuracy`, `needed_slack`, `slack_plan`, `error_width_plan`",
+        guarantees="every window that became final is judged against the exact answer; "
+        "the new slack and error-to-width map take effect at the interval's end",
+        page="report",
+    ),
+    Stage(
+        name="check_quality",
+        after=("calibrate", "resample_history"),
+        submitted=False,
+        retries=0,  # the same tables give the same verdict
+        reads="every table of the interval",
+        writes="`quality_results` and the pages of Data Docs",
+        guarantees="a broken promise of critical severity fails this task and names query, window, promised and "
+        "measured; a warning is shown and passes",
+        page="quality",
+    ),
+    Stage(
+        name="publish",
+        after=("check_quality",),
+        submitted=False,
+        reads="every table, as dbt sources",
+        writes="the dbt models (staging, intermediate, marts) and their documentation",
+        guarantees="analysts see an interval only after its quality was checked",
+        page="models",
+    ),
+    Stage(
+        name="report",
+        after=("publish",),
+        submitted=False,
+        always=True,
+        retries=0,
+        reads="every table of every interval so far",
+        writes="the page behind the button *Report*",
+        guarantees="shows what was promised and what was kept, most of all when a stage before it failed",
+        page="report",
+    ),
+)

@@ -1,0 +1,20 @@
+{% if not var('queries') %}
+{{ nothing([['query', 'string'], ['window_end', 'timestamp'], ['emitted_at', 'timestamp'], ['rank', 'bigint'],
+            ['values_json', 'string'], ['width_s', 'map<string,double>'], ['coverage', 'double'],
+            ['support_level', 'string'], ['slack_s', 'double'], ['interval', 'string']]) }}
+{% endif %}
+{% for query in var('queries') %}
+select
+    '{{ query.id }}' as query,
+    window_end,
+    emitted_at,
+    {{ '`rank`' if query.top_k else 'cast(null as bigint)' }} as `rank`,
+    {{ values_json(query.columns) }} as values_json,
+    width_s,
+    coverage,
+    support_level,
+    slack_s,
+    `interval`
+from {{ ref('stg_answers_' ~ query.id) }}
+{{ 'union all' if not loop.last }}
+{% endfor %}

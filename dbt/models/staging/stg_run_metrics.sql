@@ -1,0 +1,15 @@
+select
+    `app`,
+    `query`,
+    `started_at`,
+    `seconds`,
+    `rows_in`,
+    `rows_out`,
+    `rows_late`,
+    `rows_quarantined`,
+    `peak_state_bytes`,
+    `memory_budget_bytes`,
+    `peak_process_bytes`,
+    `process_budget_bytes`,
+    `interval`
+from {{ source('warehouse', 'run_metrics') }}

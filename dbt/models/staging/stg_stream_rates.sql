@@ -1,0 +1,8 @@
+select
+    `stream`,
+    `tick`,
+    `tuples`,
+    `rate`,
+    `tuple_bytes`,
+    `interval`
+from {{ source('warehouse', 'stream_rates') }}

@@ -1,0 +1,123 @@
+"""Runs every suite on intervals with Great Expectations."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from expectations.policy import DEFAULT, Policy
+from expectations.results import Outcome, Row, outcomes
+from expectations.suites import SUITES
+from expectations.suites.suite import Suite
+from expectations.tables import Cached, Case, Interval, Tables
+from tidegate.declarations.models import Pipeline
+
+# The columns by which Great Expectations names a failed row.
+_INTERVALS_AT_ONCE = 24
+_SORTED_BY = ("table", "expectation", "query", "window_end", "detail")
+_NAMED_BY = ["interval", "table", "query", "window_end", "subject"]
+
+
+@dataclass(frozen=True)
+class SuiteResult:
+    """What became of one suite's expectations in one interval."""
+
+    suite: Suite
+    outcomes: tuple[Outcome, ...]
+
+
+@dataclass(frozen=True)
+class IntervalResult:
+    """All suites' results of one interval."""
+
+    interval: Interval
+    suites: tuple[SuiteResult, ...]
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """The rows for ``quality_results``, in the order in which they are stored."""
+        rows = [row for suite in self.suites for outcome in suite.outcomes for row in outcome.rows]
+        return sorted(rows, key=lambda row: tuple(str(row[key] or "") for key in _SORTED_BY))
+
+
+@dataclass
+class Checkpoint:
+    """The suites, ready to run on one interval after another.
+
+    Every expectation judges rows one by one (or rows of one interval among themselves), so a day of intervals is
+    judged in one pass and the outcomes are told apart afterwards: the result is that of as many passes.
+
+    The data context is ephemeral: suites are code, results are rows of a table and pages of a site, so there is
+    nothing that a project folder would have to remember.
+
+    **Cost**: importing Great Expectations 5 to 9 CPU seconds, once a process; then 10 to 20 ms an expectation and
+    pass, whatever the number of rows up to some ten thousand; to read the tables, 2 ms a table and interval.
+
+    ``formal``: rule → Great Expectations' own result of the expectation in the last pass, for its words.
+    """
+
+    pipeline: Pipeline
+    tables: Tables
+    policy: Policy = DEFAULT
+    suites: tuple[Suite, ...] = SUITES
+    formal: dict[str, Any] = field(default_factory=dict)
+    _batches: dict[str, Any] = field(default_factory=dict)
+    _engine: Any = None
+
+    def run(self, intervals: Sequence[Interval]) -> Iterator[IntervalResult]:
+        """Judge intervals, one result after another, in their order."""
+        if self._engine is None:
+            self._start()
+        cached = Cached(self.tables)
+        for first in range(0, len(intervals), _INTERVALS_AT_ONCE):
+            cases = [
+                Case(self.pipeline, interval, cached) for interval in intervals[first : first + _INTERVALS_AT_ONCE]
+            ]
+            judged = [(suite, self._validate(suite, cases)) for suite in self.suites]
+            for case in cases:
+                found = tuple(SuiteResult(suite, by_label[case.interval.label]) for suite, by_label in judged)
+                yield IntervalResult(case.interval, found)
+
+    def _start(self) -> None:
+        # Before the import: it reads the variable then, and would otherwise call home.
+        os.environ["GX_ANALYTICS_ENABLED"] = "false"
+        import great_expectations as gx
+        from great_expectations.data_context.types.base import DataContextConfig, InMemoryStoreBackendDefaults
+
+        config = DataContextConfig(
+            store_backend_defaults=InMemoryStoreBackendDefaults(init_temp_docs_sites=False), analytics_enabled=False
+        )
+        context = gx.get_context(mode="ephemeral", project_config=config)
+        context.variables.progress_bars = {"globally": False, "metric_calculations": False}  # type: ignore[assignment]
+        source = context.data_sources.add_pandas(self.pipeline.name)
+        for suite in self.suites:
+            asset = source.add_dataframe_asset(suite.name)
+            self._batches[suite.name] = asset.add_batch_definition_whole_dataframe("intervals")
+        self._engine = gx
+
+    def _validate(self, suite: Suite, cases: Sequence[Case]) -> dict[str, tuple[Outcome, ...]]:
+        """Label → the outcomes of one suite."""
+        parts = [_labelled(suite.frame(case, self.policy), case.interval.label) for case in cases]
+        frame = pa.concat_tables(parts).to_pandas()
+        labels = [case.interval.label for case in cases]
+        made = suite.expectations(self._engine.expectations, cases[0].pipeline, self.policy)
+        batch = self._batches[suite.name].get_batch({"dataframe": frame})
+        validation = batch.validate(
+            self._engine.ExpectationSuite(name=suite.name, expectations=made),
+            result_format={"result_format": "COMPLETE", "unexpected_index_column_names": _NAMED_BY},
+        )
+        by_label: dict[str, list[Outcome]] = {label: [] for label in labels}
+        for result in validation.results:
+            self.formal[result.expectation_config.meta["rule"]] = result
+            for label, outcome in outcomes(suite.name, frame, result, labels, self.policy).items():
+                by_label[label].append(outcome)
+        return {label: tuple(found) for label, found in by_label.items()}
+
+
+def _labelled(frame: pa.Table, label: str) -> pa.Table:
+    return frame.add_column(0, "interval", pa.repeat(pa.scalar(label, pa.string()), frame.num_rows))

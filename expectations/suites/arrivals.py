@@ -1,0 +1,101 @@
+"""What came in: files, accepted tuples, refused records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from expectations.policy import Policy
+from expectations.suites.suite import Rules, Suite
+from expectations.tables import SUBJECT, Case, joined, nulls, shaped
+from tidegate.declarations.models import Pipeline, Stream
+
+_KEYS = ["event_id", "event_time", "arrival_time"]
+_FRAME = pa.schema(
+    [
+        *SUBJECT,
+        ("missing_error", pa.int64()),
+        ("missing_warning", pa.int64()),
+        ("empty", pa.int64()),
+        ("other_than_read", pa.int64()),
+        ("null_keys", pa.int64()),
+        ("repeated_ids", pa.int64()),
+        ("outside_interval", pa.int64()),
+        ("quarantine_share", pa.float64()),
+    ]
+)
+
+
+def frame(case: Case, policy: Policy) -> pa.Table:
+    """One row a source file, one row a stream."""
+    files, quarantine = case.read("source_files"), case.read("quarantine", ["stream"])
+    parts = []
+    for stream in case.pipeline.streams:
+        parts += [_files(stream, files, case.pipeline.interval_s), _tuples(case, stream, quarantine)]
+    return joined(parts, _FRAME)
+
+
+def _files(stream: Stream, files: pa.Table, interval_s: int) -> pa.Table:
+    own = files.filter(pc.equal(files["stream"], stream.name))
+    if own.num_rows == 0 and "%H" in stream.path and interval_s % 3600 == 0:
+        # The expected set is named: an hourly file of which nothing is said is missing.
+        columns: dict[str, object] = {"path": pa.array([stream.path]), "status": pa.array(["missing"])}
+        own = shaped(columns, files.schema, 1)
+    missing = pc.cast(pc.equal(own["status"], "missing"), pa.int64())
+    return shaped(
+        {
+            "table": "source_files",
+            "subject": pc.binary_join_element_wise(stream.name, pc.coalesce(own["path"], ""), " "),
+            "missing_error": missing if stream.missing_file == "error" else None,
+            "missing_warning": missing if stream.missing_file == "warn" else None,
+            "empty": pc.cast(pc.equal(own["status"], "empty"), pa.int64()),
+            "other_than_read": pc.cast(pc.is_in(own["status"], pa.array(["unreadable", "changed"])), pa.int64()),
+        },
+        _FRAME,
+        own.num_rows,
+    )
+
+
+def _tuples(case: Case, stream: Stream, quarantine: pa.Table) -> pa.Table:
+    rows = case.read(f"events_{stream.name}", _KEYS)
+    arrival = rows["arrival_time"]
+    outside = pc.or_(pc.less(arrival, case.interval.start), pc.greater_equal(arrival, case.interval.end))
+    refused = pc.sum(pc.equal(quarantine["stream"], stream.name)).as_py() or 0
+    records = rows.num_rows + refused
+    return shaped(
+        {
+            "table": f"events_{stream.name}",
+            "subject": stream.name,
+            "null_keys": pc.sum(nulls(rows, _KEYS)).as_py() or 0,
+            "repeated_ids": rows.num_rows - len(pc.unique(rows["event_id"])),
+            "outside_interval": pc.sum(outside).as_py() or 0,
+            "quarantine_share": refused / records if records else None,
+        },
+        _FRAME,
+        1,
+    )
+
+
+def expectations(gxe: Any, pipeline: Pipeline, policy: Policy) -> list[Any]:
+    """The expectations on ``frame``."""
+    rules = Rules(gxe, policy)
+    rules.at_most(
+        "file_missing_error", "no file of a stream that declares missing_file: error is missing", "missing_error", 0
+    )
+    rules.at_most(
+        "file_missing_warning", "no file of a stream that declares missing_file: warn is missing", "missing_warning", 0
+    )
+    rules.at_most("file_empty", "no file is empty", "empty", 0)
+    says = "every file could be read, and is still what was read"
+    rules.at_most("file_as_read", says, "other_than_read", 0)
+    rules.at_most("event_keys_known", "event_id, event_time and arrival_time are never null", "null_keys", 0)
+    rules.at_most("event_ids_unique", "no event_id comes twice", "repeated_ids", 0)
+    rules.at_most("event_arrived_in_interval", "every tuple arrived within the interval", "outside_interval", 0)
+    share = policy.quarantine_share
+    rules.at_most("quarantine_share", f"at most {share:.2%} of the records are refused", "quarantine_share", share)
+    return rules.made
+
+
+SUITE = Suite("arrivals", "files, accepted tuples and refused records", frame, expectations)

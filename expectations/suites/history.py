@@ -1,0 +1,115 @@
+"""The sampled past: leaves with their exact aggregates, and their samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from expectations.policy import Policy
+from expectations.suites.suite import Rules, Suite
+from expectations.tables import SUBJECT, Case, instants, joined, nulls, shaped
+from tidegate.declarations.models import Pipeline
+
+_FRAME = pa.schema(
+    [
+        *SUBJECT,
+        ("grain", pa.string()),
+        ("nulls", pa.int64()),
+        ("tuples", pa.int64()),
+        ("sampled", pa.int64()),
+        ("fraction", pa.float64()),
+        ("unsound_aggregates", pa.int64()),
+        ("samples_due", pa.int64()),
+        ("samples_found", pa.int64()),
+        ("beyond_fraction", pa.int64()),
+        ("unsound_weights", pa.int64()),
+    ]
+)
+_KEYS = ["leaf_start", "u", "fraction", "weight", "event_id", "event_time", "arrival_time"]
+
+
+def frame(case: Case, policy: Policy) -> pa.Table:
+    """One row a leaf, one row a stream with its samples."""
+    streams = [s.name for s in case.pipeline.streams if s.history is not None]
+    if not streams:
+        return _FRAME.empty_table()
+    leaves = case.read("history_leaves")
+    return joined([_leaves(leaves), *(_samples(case, leaves, stream) for stream in streams)], _FRAME)
+
+
+def _leaves(rows: pa.Table) -> pa.Table:
+    name = pc.binary_join_element_wise(
+        pc.coalesce(rows["stream"], "∅"), instants(rows["leaf_start"]), instants(rows["leaf_end"]), " "
+    )
+    return shaped(
+        {
+            "table": "history_leaves",
+            "subject": name,
+            "grain": name,
+            "nulls": nulls(rows, ["stream", "leaf_start", "leaf_end", "tuples", "sampled", "fraction"]),
+            "tuples": rows["tuples"],
+            "sampled": rows["sampled"],
+            "fraction": rows["fraction"],
+            "unsound_aggregates": _unsound(rows),
+        },
+        _FRAME,
+        rows.num_rows,
+    )
+
+
+def _unsound(rows: pa.Table) -> pa.ChunkedArray | pa.Array:
+    """How many columns of a leaf have a count above its tuples, a least above a largest, or a negative square."""
+    total: pa.ChunkedArray | pa.Array = pa.array([0] * rows.num_rows, pa.int64())
+    for column in (name.removesuffix("_sum_squares") for name in rows.column_names if name.endswith("_sum_squares")):
+        bad = pc.or_(
+            pc.or_(
+                pc.greater(rows[f"{column}_count"], rows["tuples"]),
+                pc.greater(rows[f"{column}_min"], rows[f"{column}_max"]),
+            ),
+            pc.less(rows[f"{column}_sum_squares"], 0.0),
+        )
+        total = pc.add(total, pc.cast(pc.fill_null(bad, False), pa.int64()))
+    return total
+
+
+def _samples(case: Case, leaves: pa.Table, stream: str) -> pa.Table:
+    table = f"history_samples_{stream}"
+    rows = case.read(table, _KEYS)
+    due = pc.sum(leaves.filter(pc.equal(leaves["stream"], stream))["sampled"]).as_py() or 0
+    weight_gap = pc.abs(pc.subtract(pc.multiply(rows["weight"], rows["fraction"]), 1.0))
+    return shaped(
+        {
+            "table": table,
+            "subject": stream,
+            "nulls": pc.sum(nulls(rows, _KEYS)).as_py() or 0,
+            "samples_due": due,
+            "samples_found": rows.num_rows,
+            "beyond_fraction": pc.sum(pc.greater_equal(rows["u"], rows["fraction"])).as_py() or 0,
+            "unsound_weights": pc.sum(pc.greater(weight_gap, 1e-9)).as_py() or 0,
+        },
+        _FRAME,
+        1,
+    )
+
+
+def expectations(gxe: Any, pipeline: Pipeline, policy: Policy) -> list[Any]:
+    """The expectations on ``frame``."""
+    rules = Rules(gxe, policy)
+    rules.at_most("history_values_known", "no null in the keys", "nulls", 0)
+    rules.unique("history_grain_unique", "one row a stream and leaf", ["interval", "table", "grain"])
+    says = "no leaf has more samples than tuples"
+    rules.pair("history_sampled_within_tuples", says, "tuples", "sampled", measured="sampled")
+    rules.between("history_fraction_in_range", "sampling fractions lie in [0, 1]", "fraction", 0, 1)
+    says = "counts, least, largest and squares of every leaf fit together"
+    rules.at_most("history_aggregates_sound", says, "unsound_aggregates", 0)
+    says = "the leaves count exactly the samples that are there"
+    rules.equal("history_samples_in_leaves", says, "samples_found", "samples_due")
+    says = "only tuples whose priority is within the fraction are sampled"
+    rules.at_most("history_samples_by_priority", says, "beyond_fraction", 0)
+    rules.at_most("history_weights_sound", "a sample's weight is 1/fraction", "unsound_weights", 0)
+    return rules.made
+
+
+SUITE = Suite("history", "leaves, their exact aggregates, their samples", frame, expectations)

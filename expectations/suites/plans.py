@@ -1,0 +1,132 @@
+"""What took effect: window plans, slacks, error-to-width maps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from expectations.policy import Policy
+from expectations.suites.suite import Rules, Suite
+from expectations.tables import SUBJECT, Case, instants, joined, nulls, shaped
+from tidegate.declarations.models import Pipeline
+
+_FRAME = pa.schema(
+    [
+        *SUBJECT,
+        ("grain", pa.string()),
+        ("nulls", pa.int64()),
+        ("width_s", pa.float64()),
+        ("min_width_s", pa.float64()),
+        ("most_width_s", pa.float64()),
+        ("planned_bytes", pa.float64()),
+        ("infeasible", pa.int64()),
+        ("slack_s", pa.float64()),
+        ("oracle_slack_s", pa.float64()),
+        ("accuracy_expected", pa.float64()),
+        ("accuracy_target", pa.float64()),
+        ("coverage", pa.float64()),
+    ]
+)
+
+
+def frame(case: Case, policy: Policy) -> pa.Table:
+    """One row a plan row; the three plans one after another."""
+    plan = case.read("window_plan")
+    return joined([_window_plan(case, plan), _together(plan), _slack_plan(case), _error_width_plan(case)], _FRAME)
+
+
+def _grain(rows: pa.Table, keys: list[str]) -> pa.ChunkedArray:
+    texts = [pc.coalesce(rows[key], "∅") for key in keys]
+    return pc.binary_join_element_wise(*texts, instants(rows["effective_from"]), " ", null_handling="replace")
+
+
+def _together(plan: pa.Table) -> pa.Table:
+    """All windows of one plan: it is they together that must fit."""
+    sums = plan.group_by("effective_from").aggregate([("planned_bytes", "sum")]).sort_by("effective_from")
+    subject = pc.binary_join_element_wise("all streams", instants(sums["effective_from"]), " ", null_handling="replace")
+    columns: dict[str, object] = {"table": "window_plan", "subject": subject, "grain": subject, "nulls": 0}
+    return shaped(columns | {"planned_bytes": sums["planned_bytes_sum"]}, _FRAME, sums.num_rows)
+
+
+def _window_plan(case: Case, rows: pa.Table) -> pa.Table:
+    # Surplus memory may widen a window beyond the widest range of its queries, up to the stream's max_width.
+    limits = [s for s in case.pipeline.streams if s.max_width_s is not None]
+    index = pc.index_in(rows["stream"], pa.array([s.name for s in limits], pa.string()))
+    declared = pa.array([s.max_width_s for s in limits], pa.float64()).take(pc.cast(index, pa.int64()))
+    required = ["stream", "effective_from", "support_level", "width_s", "min_width_s", "max_width_s", "planned_bytes"]
+    return shaped(
+        {
+            "table": "window_plan",
+            "subject": _grain(rows, ["stream"]),
+            "grain": _grain(rows, ["stream"]),
+            "nulls": nulls(rows, required),
+            "width_s": rows["width_s"],
+            "min_width_s": rows["min_width_s"],
+            "most_width_s": pc.if_else(pc.is_valid(declared), pc.max_element_wise(declared, rows["max_width_s"]), None),
+            "planned_bytes": rows["planned_bytes"],
+            "infeasible": pc.cast(pc.equal(rows["support_level"], "infeasible"), pa.int64()),
+        },
+        _FRAME,
+        rows.num_rows,
+    )
+
+
+def _slack_plan(case: Case) -> pa.Table:
+    rows = case.read("slack_plan")
+    return shaped(
+        {
+            "table": "slack_plan",
+            "query": rows["query"],
+            "subject": _grain(rows, ["query"]),
+            "grain": _grain(rows, ["query"]),
+            "nulls": nulls(rows, ["query", "effective_from", "slack_s", "windows", "method"]),
+            "slack_s": rows["slack_s"],
+            "oracle_slack_s": rows["oracle_slack_s"],
+            "accuracy_expected": rows["accuracy_expected"],
+            "accuracy_target": rows["accuracy_target"],
+        },
+        _FRAME,
+        rows.num_rows,
+    )
+
+
+def _error_width_plan(case: Case) -> pa.Table:
+    rows = case.read("error_width_plan")
+    return shaped(
+        {
+            "table": "error_width_plan",
+            "query": rows["query"],
+            "subject": _grain(rows, ["query", "stream"]),
+            "grain": _grain(rows, ["query", "stream"]),
+            "nulls": nulls(rows, ["query", "stream", "effective_from", "slack_width_s"]),
+            "coverage": rows["coverage"],
+        },
+        _FRAME,
+        rows.num_rows,
+    )
+
+
+def expectations(gxe: Any, pipeline: Pipeline, policy: Policy) -> list[Any]:
+    """The expectations on ``frame``."""
+    rules = Rules(gxe, policy)
+    budget, horizon = pipeline.memory_budget_bytes, pipeline.horizon_s
+    rules.at_most("plan_values_known", "no null where a plan needs a value", "nulls", 0)
+    rules.unique(
+        "plan_grain_unique", "one plan a stream (or query) and effective instant", ["interval", "table", "grain"]
+    )
+    rules.pair("plan_width_above_least", "no width below the least", "width_s", "min_width_s", measured="width_s")
+    says = "no width above the widest range and the declared max_width"
+    rules.pair("plan_width_below_most", says, "most_width_s", "width_s", measured="width_s")
+    rules.at_most("plan_within_memory_budget", "no plan takes more than the memory budget", "planned_bytes", budget)
+    rules.at_most("plan_feasible", "the memory budget bears every query at some support level", "infeasible", 0)
+    rules.between("plan_slack_within_horizon", "the slack K lies in [0, horizon]", "slack_s", 0, horizon)
+    rules.between("plan_oracle_within_horizon", "the oracle's slack lies in [0, horizon]", "oracle_slack_s", 0, horizon)
+    rules.between("plan_coverage_in_range", "coverage lies in [0, 1]", "coverage", 0, 1)
+    says = "K is expected to meet its accuracy target"
+    rules.pair("plan_expects_target", says, "accuracy_expected", "accuracy_target", measured="accuracy_expected")
+    return rules.made
+
+
+SUITE = Suite("plans", "windows and slacks that took effect", frame, expectations)

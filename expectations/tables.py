@@ -1,0 +1,170 @@
+"""The rows of one interval, and of the period that trails it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.declarations.models import Pipeline, to_us
+
+_LABEL_FORMATS = {13: "%Y-%m-%dT%H", 15: "%Y-%m-%dT%H%M", 17: "%Y-%m-%dT%H%M%S"}
+
+# What an expectation is about; every frame begins with these columns.
+SUBJECT: tuple[tuple[str, pa.DataType], ...] = (
+    ("table", pa.string()),
+    ("query", pa.string()),
+    ("window_end", pa.string()),
+    ("subject", pa.string()),
+)
+
+
+class Interval(Protocol):
+    """[start, end) of arrival time; ``label`` names its partitions."""
+
+    @property
+    def start(self) -> datetime: ...  # noqa: D102
+    @property
+    def end(self) -> datetime: ...  # noqa: D102
+    @property
+    def label(self) -> str: ...  # noqa: D102
+
+
+class Tables(Protocol):
+    """The tables of one pipeline (a Warehouse is one)."""
+
+    def tables(self) -> list[str]: ...  # noqa: D102
+    def labels(self, table: str) -> list[str]: ...  # noqa: D102
+    def read_arrow(  # noqa: D102
+        self, table: str, labels: Sequence[str] | None = None, columns: Sequence[str] | None = None
+    ) -> pa.Table: ...
+
+
+def label_start(label: str) -> datetime:
+    """The instant that a partition's label names.
+
+    >>> label_start("2013-02-08T10").isoformat()
+    '2013-02-08T10:00:00+00:00'
+    """
+    return datetime.strptime(label, _LABEL_FORMATS[len(label)]).replace(tzinfo=UTC)
+
+
+@dataclass
+class Cached:
+    """Tables that remember the partitions that trailing periods read again and again."""
+
+    tables: Tables
+    _parts: dict[tuple[str, str], pa.Table] = field(default_factory=dict)
+    _slacks: dict[str, list[tuple[str, int, int]]] = field(default_factory=dict)
+    _first_arrivals: dict[tuple[str, str], datetime | None] = field(default_factory=dict)
+
+    def part(self, table: str, label: str) -> pa.Table:
+        """One partition of a small table, all columns."""
+        key = (table, label)
+        if key not in self._parts:
+            if len(self._parts) > 4096:
+                self._parts.clear()
+            self._parts[key] = self.tables.read_arrow(table, [label])
+        return self._parts[key]
+
+    def slacks(self, label: str) -> list[tuple[str, int, int]]:
+        """(query, effective from, K) of one partition of ``slack_plan``, in microseconds."""
+        if label not in self._slacks:
+            rows = self.part("slack_plan", label).select(["query", "effective_from", "slack_s"]).to_pylist()
+            self._slacks[label] = [(r["query"], to_us(r["effective_from"]), round(r["slack_s"] * 1e6)) for r in rows]
+        return self._slacks[label]
+
+    def first_arrival(self, stream: str, until: str, length: timedelta) -> datetime | None:
+        """When the stream's first tuple arrived, as far back as the intervals up to ``until`` go without a gap."""
+        table = f"events_{stream}"
+        labels = [label for label in self.tables.labels(table) if label <= until]
+        begin = len(labels) - 1
+        while begin > 0 and label_start(labels[begin]) - label_start(labels[begin - 1]) == length:
+            begin -= 1
+        for label in labels[max(begin, 0) :]:
+            key = (table, label)
+            if key not in self._first_arrivals:
+                rows = self.tables.read_arrow(table, [label], ["arrival_time"])
+                self._first_arrivals[key] = pc.min(rows["arrival_time"]).as_py()
+            if self._first_arrivals[key] is not None:
+                return self._first_arrivals[key]
+        return None
+
+
+@dataclass(frozen=True)
+class Case:
+    """One interval to be judged."""
+
+    pipeline: Pipeline
+    interval: Interval
+    cached: Cached
+
+    def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """The interval's rows of a table; none if it has no partition."""
+        return self.cached.tables.read_arrow(table, [self.interval.label], columns)
+
+    def has(self, table: str) -> bool:
+        """Whether the interval's partition is there, with rows or without."""
+        return self.interval.label in self.cached.tables.labels(table)
+
+    def trailing(self, table: str, period: timedelta) -> pa.Table:
+        """The rows of a small table over the intervals that began within ``period`` before this interval's end."""
+        begin = self.interval.end - period
+        labels = [x for x in self.cached.tables.labels(table) if x <= self.interval.label and label_start(x) >= begin]
+        if not labels:
+            return self.cached.tables.read_arrow(table, [])
+        return pa.concat_tables([self.cached.part(table, label) for label in labels])
+
+
+def instants(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Timestamps as text, to the second or, where needed, the microsecond: 2013-02-08T10:05:00Z."""
+    text = pc.strftime(column, format="%Y-%m-%dT%H:%M:%SZ")
+    return pc.replace_substring_regex(text, r"\.0+Z$", "Z")
+
+
+def instant(text: str | None) -> datetime | None:
+    """The instant that ``instants`` wrote."""
+    return datetime.fromisoformat(text) if text else None
+
+
+def seconds(later: pa.ChunkedArray, earlier: datetime | pa.ChunkedArray) -> pa.ChunkedArray:
+    """Later − earlier in seconds, as doubles."""
+    if isinstance(earlier, datetime):
+        earlier_us: object = pa.scalar(to_us(earlier), pa.int64())
+    else:
+        earlier_us = pc.cast(earlier, pa.int64())
+    return pc.divide(pc.cast(pc.subtract(pc.cast(later, pa.int64()), earlier_us), pa.float64()), 1e6)
+
+
+def nulls(table: pa.Table, columns: Sequence[str]) -> pa.ChunkedArray | pa.Array:
+    """How many of the named columns are null, row by row."""
+    total: pa.ChunkedArray | pa.Array = pa.array([0] * table.num_rows, pa.int64())
+    for column in columns:
+        total = pc.add(total, pc.cast(pc.is_null(table[column], nan_is_null=True), pa.int64()))
+    return total
+
+
+def constant(value: object, type_: pa.DataType, rows: int) -> pa.Array:
+    """A column of one value."""
+    return pa.repeat(pa.scalar(value, type_), rows)
+
+
+def shaped(columns: dict[str, object], schema: pa.Schema, rows: int) -> pa.Table:
+    """A frame: columns that are not given are null; single values are repeated."""
+    arrays = []
+    for wanted in schema:
+        given = columns.get(wanted.name)
+        if isinstance(given, pa.Array | pa.ChunkedArray):
+            arrays.append(given.cast(wanted.type))
+        else:
+            arrays.append(constant(given, wanted.type, rows))
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def joined(parts: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
+    """The frames, one after another."""
+    return pa.concat_tables(parts) if parts else schema.empty_table()

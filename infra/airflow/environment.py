@@ -1,0 +1,146 @@
+"""The environment in which Airflow and Spark run on one machine: every setting, in one place, with its reason.
+
+``spark_environment`` is what any Spark application of Tidegate likes to find; ``airflow_environment`` adds Airflow.
+Nothing here is needed on a cluster, where a deployment sets its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[2]
+SPARK_CONF = PROJECT / "infra" / "spark" / "conf"
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where things are: the project, and what it makes while it runs."""
+
+    home: Path
+    state: Path
+    warehouse: Path
+    landing: Path
+
+    @property
+    def airflow(self) -> Path:
+        """AIRFLOW_HOME: database, logs, password."""
+        return self.state / "airflow"
+
+    @property
+    def class_archive(self) -> Path:
+        """Spark's classes, see infra/spark/class_archive.py."""
+        return self.state / "spark" / "classes.jsa"
+
+
+def places() -> Places:
+    """The places named by TIDEGATE_HOME, TIDEGATE_STATE, TIDEGATE_WAREHOUSE and TIDEGATE_LANDING, or their defaults."""
+    home = Path(os.environ.get("TIDEGATE_HOME") or PROJECT).resolve()
+    state = Path(os.environ.get("TIDEGATE_STATE") or home / ".tidegate").resolve()
+    return Places(
+        home=home,
+        state=state,
+        warehouse=Path(os.environ.get("TIDEGATE_WAREHOUSE") or state / "warehouse").resolve(),
+        landing=Path(os.environ.get("TIDEGATE_LANDING") or state / "landing").resolve(),
+    )
+
+
+def java_options() -> str:
+    """Options of each driver's JVM: those of spark-defaults.conf, and the first compiler only.
+
+    Small intervals end before the second compiler pays off. For heavy ones set TIDEGATE_JAVA_OPTIONS="".
+    """
+    options = [f"-D{key}={value}" for key, value in _spark_defaults().items() if not key.startswith("spark.driver.")]
+    options += [f"-D{key}={value}" for key, value in _spark_defaults().items() if key in _DRIVER_ADDRESS]
+    options.append(f"-Dlog4j2.configurationFile={SPARK_CONF / 'log4j2.properties'}")
+    options.append(_spark_defaults()["spark.driver.extraJavaOptions"])
+    options.append(os.environ.get("TIDEGATE_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1"))
+    return " ".join(options)
+
+
+_DRIVER_ADDRESS = ("spark.driver.host", "spark.driver.bindAddress")
+
+
+def spark_environment(at: Places) -> dict[str, str]:
+    """What Spark applications find: this Python, the settings of infra/spark/conf, a quick start."""
+    variables = {
+        "TIDEGATE_HOME": str(at.home),
+        "TIDEGATE_STATE": str(at.state),
+        "TIDEGATE_WAREHOUSE": str(at.warehouse),
+        "TIDEGATE_LANDING": str(at.landing),
+        "TIDEGATE_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join([str(at.home / "spark_apps"), str(at.home)]),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        # Workers would otherwise look for another python3.
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_CONF_DIR": str(SPARK_CONF),
+        # The launcher is a JVM of its own that only prints a command.
+        "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "SPARK_SUBMIT_OPTS": os.environ.get("TIDEGATE_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1"),
+        "GX_ANALYTICS_ENABLED": "false",
+        "DBT_SEND_ANONYMOUS_USAGE_STATS": "false",
+        "TZ": "UTC",
+    }
+    empty = at.class_archive.parent / "no_conf"
+    if at.class_archive.exists() and empty.is_dir():
+        variables["SPARK_CONF_DIR"] = str(empty)
+        variables["SPARK_SUBMIT_OPTS"] = f"{java_options()} -Xlog:disable -XX:SharedArchiveFile={at.class_archive}"
+    return variables
+
+
+def airflow_environment(at: Places, port: int) -> dict[str, str]:
+    """What the components of Airflow find, for the API server at ``port`` of this machine only."""
+    spark = spark_environment(at)
+    url = f"http://127.0.0.1:{port}"
+    master = os.environ.get("TIDEGATE_SPARK_MASTER", "local[2]")
+    connection = {"conn_type": "spark", "host": master, "extra": {"deploy-mode": "client"}}
+    return {
+        **spark,
+        # dags/ too, so that DAG files elsewhere find the builder.
+        "PYTHONPATH": os.pathsep.join([spark["PYTHONPATH"], str(PROJECT / "dags")]),
+        "AIRFLOW_HOME": str(at.airflow),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(at.home / "dags"),
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(PROJECT / "infra" / "airflow" / "plugins"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+        # Forked ahead, each some 100 MB; the pool lets one Spark application run at a time anyway.
+        "AIRFLOW__CORE__PARALLELISM": "2",
+        "AIRFLOW__CORE__DEFAULT_TIMEZONE": "utc",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{at.airflow / 'airflow.db'}",
+        # One user; her password is generated into a file that only its owner reads.
+        "AIRFLOW__CORE__AUTH_MANAGER": "airflow.api_fastapi.auth.managers.simple.simple_auth_manager.SimpleAuthManager",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(password_file(at)),
+        # These four belong together: a task finds the API server by the last one.
+        "AIRFLOW__API__HOST": "127.0.0.1",
+        "AIRFLOW__API__PORT": str(port),
+        "AIRFLOW__API__BASE_URL": url,
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+        "AIRFLOW__API__WORKERS": "1",
+        "AIRFLOW__API__INSTANCE_NAME": "Tidegate",
+        # A new DAG file is seen after seconds instead of five minutes.
+        "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
+        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "30",
+        "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
+        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "1",
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(connection),
+        "NO_PROXY": ",".join(filter(None, [os.environ.get("NO_PROXY"), "127.0.0.1", "localhost"])),
+        "no_proxy": ",".join(filter(None, [os.environ.get("no_proxy"), "127.0.0.1", "localhost"])),
+    }
+
+
+def password_file(at: Places) -> Path:
+    """JSON: user → password."""
+    return at.airflow / "passwords.json"
+
+
+def _spark_defaults() -> dict[str, str]:
+    lines = (SPARK_CONF / "spark-defaults.conf").read_text(encoding="utf-8").splitlines()
+    settings = (line.split(maxsplit=1) for line in lines if line.strip() and not line.startswith("#"))
+    return {key: value.strip() for key, value in settings}

@@ -1,0 +1,346 @@
+"""A short account of what a pipeline did, for the end of ``make demo``.
+
+What ran and how long it took; one answer; the promises, what became of them, and whether DuckDB's brute force over the
+same tuples gives the same answers; memory against the budgets; what was refused; where to look. Everything is read
+from the warehouse. Exit status 1 if an answer differs from DuckDB's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parents[2]
+for folder in (ROOT, ROOT / "spark_apps"):
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+from tests.oracle.answers import Comparison, check_answers  # noqa: E402
+
+from tidegate.declarations import load_pipeline  # noqa: E402
+from tidegate.declarations.errors import UserError  # noqa: E402
+from tidegate.declarations.models import Pipeline, Query  # noqa: E402
+from tidegate.hosts.intervals import Interval, intervals_between  # noqa: E402
+from tidegate.hosts.warehouse import Warehouse  # noqa: E402
+
+EXAMPLE = """\
+example:
+  python infra/demo/account.py dags/pipelines/flights --warehouse .tidegate/warehouse \\
+      --from 2013-02-07 --to 2013-02-10 --airflow http://localhost:8080 --report .tidegate/report.html
+"""
+WIDTH = 100
+ERROR_TARGET = 0.95  # a promised ERROR is kept if so many windows are within it
+
+
+class Account:
+    """The tables of one pipeline over a range of intervals, and what they tell."""
+
+    def __init__(self, pipeline: Pipeline, warehouse: Warehouse, intervals: Sequence[Interval]):
+        self.pipeline = pipeline
+        self.warehouse = warehouse
+        self.intervals = intervals
+        self.labels = [interval.label for interval in intervals]
+
+    def read(self, table: str) -> pa.Table:
+        """The rows of the range."""
+        return self.warehouse.read_arrow(table, self.labels)
+
+    def stages(self) -> list[dict[str, Any]]:
+        """One row a stage: intervals, seconds and rows, in order of first start."""
+        found: dict[str, dict[str, Any]] = {}
+        seconds: dict[tuple[str, str], float] = {}
+        for row in sorted(self.read("run_metrics").to_pylist(), key=lambda r: r["started_at"]):
+            stage = found.setdefault(row["app"], {"app": row["app"], "in": 0, "out": 0, "late": 0, "refused": 0})
+            # Rows of one run, one a query, repeat its seconds.
+            seconds[row["app"], row["interval"]] = row["seconds"]
+            for name, column in (("out", "rows_out"), ("late", "rows_late"), ("refused", "rows_quarantined")):
+                stage[name] += row[column] or 0
+        for app, stage in found.items():
+            own = [s for (name, _), s in seconds.items() if name == app]
+            stage |= {"intervals": len(own), "seconds": sum(own)}
+        return list(found.values())
+
+    def measured(self, query: Query) -> tuple[float | None, int]:
+        """What became of a promise: share of windows within ERROR or mean hit rate, and the windows judged."""
+        own = self.read("accuracy").filter(pc.field("query") == query.id)
+        if own.num_rows == 0:
+            return None, 0
+        column = own.column("kept") if query.error is not None else own.column("value")
+        return pc.mean(pc.cast(column, pa.float64())).as_py(), own.num_rows
+
+    def slack_s(self, query: Query) -> float | None:
+        """How long the query waits from the end of the range on."""
+        own = self.read("slack_plan").filter(pc.field("query") == query.id).sort_by("effective_from")
+        return own.column("slack_s")[-1].as_py() if own.num_rows else None
+
+    def latest_answer(self, query: Query) -> list[dict[str, Any]]:
+        """The rows of the newest window that has any."""
+        rows = self.read(f"answers_{query.id}").to_pylist()
+        newest = max((row["window_end"] for row in rows), default=None)
+        return [row for row in rows if row["window_end"] == newest]
+
+    def checked(self, query: Query) -> Comparison:
+        """Every answer of the range against DuckDB's."""
+        start, end = self.intervals[0].start, self.intervals[-1].end
+        return check_answers(self.pipeline, query, self.warehouse.folder, start, end)
+
+    def peak(self, column: str) -> int:
+        """The largest of a column of run_metrics."""
+        return pc.max(self.read("run_metrics").column(column)).as_py() or 0
+
+    def level_shares(self) -> dict[str, float]:
+        """Level of support → share of the range's time."""
+        plans = self.read("window_plan").sort_by("effective_from").to_pylist()
+        levels = {row["effective_from"]: row["support_level"] for row in plans}
+        instants = sorted(levels)
+        if not instants:
+            return {}
+        ends = [*instants[1:], self.intervals[-1].end]
+        lasted: dict[str, float] = {}
+        for instant, end in zip(instants, ends, strict=True):
+            lasted[levels[instant]] = lasted.get(levels[instant], 0.0) + (end - instant).total_seconds()
+        whole = sum(lasted.values())
+        return {level: seconds / whole for level, seconds in sorted(lasted.items())} if whole else {}
+
+    def refused(self) -> list[tuple[str, str, int]]:
+        """(stream, reason, records) of the quarantine."""
+        counts = self.read("quarantine").group_by(["stream", "reason"]).aggregate([([], "count_all")])
+        return sorted((row["stream"], row["reason"], row["count_all"]) for row in counts.to_pylist())
+
+
+def table(*columns: str, right: Sequence[str] = ()) -> Table:
+    """A table in the one style of this page."""
+    made = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        made.add_column(column, justify="right" if column in right else "left", header_style="dim", no_wrap=True)
+    return made
+
+
+def section(console: Console, title: str, made: Table, caption: str = "") -> None:
+    """A heading, a table and what to know about it."""
+    console.print(f"[bold]{escape(title)}[/bold]")
+    console.print(made, end="")
+    console.print(f" [dim]{escape(caption)}[/dim]\n" if caption else "")
+
+
+def print_account(console: Console, account: Account, answer_of: Query, places: Mapping[str, str], check: bool) -> bool:
+    """Print the page; returns whether every answer was as DuckDB's."""
+    pipeline, first, last = account.pipeline, account.intervals[0], account.intervals[-1]
+    stages = account.stages()
+    span = f"{first.start:%-d %B %Y, %H:%M} to {last.end:%-d %B %Y, %H:%M} UTC"
+    console.rule(f"[bold]{pipeline.name}[/bold]  {span}", align="left", style="cyan")
+    print_stages(console, account, stages)
+    print_answer(console, account, answer_of)
+    all_equal = print_promises(console, account, check)
+    print_memory(console, account)
+    print_refused(console, account)
+    if places:
+        links = table("", "")
+        links.show_header = False
+        for name, place in places.items():
+            links.add_row(name, f"[link={place}]{escape(place)}[/link]" if "://" in place else escape(place))
+        section(console, "Where to look", links)
+    return all_equal
+
+
+def print_stages(console: Console, account: Account, stages: Sequence[Mapping[str, Any]]) -> None:
+    """What ran."""
+    numbers = ("intervals", "seconds", "rows written", "late", "refused")
+    ran = table("stage", *numbers, right=numbers)
+    for stage in stages:
+        ran.add_row(
+            stage["app"],
+            str(stage["intervals"]),
+            f"{stage['seconds']:,.1f}",
+            f"{stage['out']:,}",
+            f"{stage['late']:,}" if stage["late"] else "",
+            f"{stage['refused']:,}" if stage["refused"] else "",
+        )
+    ran.add_row("[dim]together[/dim]", str(len(account.intervals)), f"{sum(s['seconds'] for s in stages):,.1f}")
+    section(console, "What ran", ran)
+
+
+def print_answer(console: Console, account: Account, query: Query) -> None:
+    """The newest answer of one query."""
+    question = next((line for line in query.description.splitlines() if line.strip()), query.id)
+    rows = account.latest_answer(query)
+    names = [*(["rank"] if query.kind == "top_k" else []), *(o.name for o in query.outputs)]
+    right = [n for n in names if rows and isinstance(rows[0][n], int | float)]
+    shown = table(*names, right=right)
+    for row in sorted(rows, key=lambda r: r.get("rank", 0))[:10]:
+        shown.add_row(*(show(row[name]) for name in names))
+    if rows:
+        row = rows[0]
+        held = "whole windows held" if row["coverage"] == 1 else f"{row['coverage']:.0%} of the range held"
+        waited = f"after a wait of {show_duration(row['slack_s'])}" if row["slack_s"] else "without a wait"
+        when = f"The window ending {row['window_end']:%-d %B %H:%M}, answered at {row['emitted_at']:%H:%M}"
+        section(console, question, shown, f"{when} {waited}; {held}.")
+    else:
+        console.print(f"[bold]{escape(question)}[/bold]\n  no answer yet\n")
+
+
+def print_promises(console: Console, account: Account, check: bool) -> bool:
+    """What each query promised, what became of it, and whether DuckDB agrees with every answer."""
+    columns = ("query", "promised", "measured", "waits now", "against brute force")
+    promises = table(*columns, right=("waits now",))
+    problems: list[Comparison] = []
+    for query in account.pipeline.queries:
+        value, windows = account.measured(query)
+        promised, kept, measured = "[dim]nothing[/dim]", True, ""
+        if query.error is not None:
+            promised = f"error ≤ {query.error:.0%}"
+            kept, measured = (
+                value is not None and value >= ERROR_TARGET,
+                "" if value is None else f"{value:.1%} of {windows:,}",
+            )
+        elif query.accuracy is not None:
+            promised = f"hits ≥ {query.accuracy:.0%}"
+            kept, measured = (
+                value is not None and value >= query.accuracy,
+                "" if value is None else f"{value:.1%} over {windows:,}",
+            )
+        if measured:
+            measured = f"[green]✓ {measured}[/green]" if kept else f"[red]✗ {measured}[/red]"
+        verdict = "[dim]not checked[/dim]"
+        if check:
+            comparison = account.checked(query)
+            equal = f"[green]✓ {comparison.windows:,} windows equal[/green]"
+            verdict = equal if comparison.equal else f"[red]✗ {len(comparison.differences):,} differences[/red]"
+            problems += [] if comparison.equal else [comparison]
+        slack_s = account.slack_s(query)
+        waits = "" if slack_s is None else show_duration(slack_s)
+        promises.add_row(query.id, promised, measured, waits, verdict)
+    caption = f"An error is promised for {ERROR_TARGET:.0%} of the windows, hits on average. Brute force is DuckDB's."
+    section(console, "Promises and answers", promises, caption)
+    for comparison in problems:
+        console.print(escape(str(comparison)), style="red", highlight=False)
+    return not problems
+
+
+def print_memory(console: Console, account: Account) -> None:
+    """Memory against the budgets, and what the budget allowed for."""
+    pipeline = account.pipeline
+    memory = table("", "most held", "budget", "", right=("most held", "budget"))
+    for name, peak, budget in (
+        ("windows, largest query", account.peak("peak_state_bytes"), pipeline.memory_budget_bytes),
+        ("JVM and Python together", account.peak("peak_process_bytes"), pipeline.process_budget_bytes),
+    ):
+        share = peak / budget
+        filled = min(round(share * 20), 20)
+        bar = f"[{'green' if share <= 1 else 'red'}]{'█' * filled}[/][dim]{'░' * (20 - filled)}[/dim] {share:.0%}"
+        memory.add_row(name, show_bytes(peak), show_bytes(budget), bar)
+    shares = ", ".join(f"{share:.0%} at level {level}" for level, share in account.level_shares().items())
+    section(console, "Memory", memory, f"Of the time {shares} (A: exact, B: within the promised error).")
+
+
+def print_refused(console: Console, account: Account) -> None:
+    """What was quarantined."""
+    refused = account.refused()
+    if not refused:
+        console.print("[bold]Refused[/bold]  nothing: every record that was read is in a table\n")
+        return
+    found = table("stream", "reason", "records", right=("records",))
+    for stream, reason, records in refused:
+        found.add_row(stream, reason, f"{records:,}")
+    section(console, "Refused", found, "The records themselves are in the table quarantine.")
+
+
+def show(value: Any) -> str:
+    """A value as a reader of the page wants to see it."""
+    if value is None:
+        return "[dim]–[/dim]"
+    if isinstance(value, datetime):
+        return f"{value:%d %b %H:%M}"
+    if isinstance(value, float):
+        return f"{value:,.1f}".removesuffix(".0")
+    return escape(str(value))
+
+
+def show_duration(seconds: float) -> str:
+    """Seconds as hours and minutes."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = [f"{n} {unit}" for n, unit in ((hours, "h"), (minutes, "min"), (rest, "s")) if n]
+    return " ".join(parts) or "0 s"
+
+
+def show_bytes(size: int) -> str:
+    """Bytes in the unit that fits."""
+    amount = float(size)
+    for unit in ("bytes", "KiB", "MiB"):
+        if amount < 1024:
+            return f"{amount:,.0f} {unit}" if unit == "bytes" else f"{amount:,.1f} {unit}"
+        amount /= 1024
+    return f"{amount:,.2f} GiB"
+
+
+def instant(text: str) -> datetime:
+    """A time in UTC."""
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a time; expected 2013-02-07 or 2013-02-07T10:00Z") from None
+    return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
+
+
+def argument_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="account.py",
+        description="Print a short account of what a pipeline did.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR")
+    parser.add_argument("--warehouse", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--from", dest="start", type=instant, required=True, metavar="T")
+    parser.add_argument("--to", dest="end", type=instant, required=True, metavar="T")
+    parser.add_argument("--query", metavar="ID", help="whose newest answer to show (default: the first top-k query)")
+    parser.add_argument("--no-check", dest="check", action="store_false", help="do not recompute the answers by DuckDB")
+    for option, name in (("airflow", "URL"), ("data-docs", "PATH"), ("dbt-docs", "PATH"), ("report", "PATH")):
+        parser.add_argument(f"--{option}", metavar=name, help="mentioned under 'where to look'")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the account."""
+    options = argument_parser().parse_args(arguments)
+    try:
+        pipeline = load_pipeline(options.pipeline)
+        intervals = intervals_between(pipeline, options.start, options.end)
+        warehouse = Warehouse(options.warehouse, pipeline)
+        if not warehouse.labels("run_metrics"):
+            raise UserError(f"nothing has run yet: {warehouse.folder} holds no run_metrics")
+        known = [query.id for query in pipeline.queries]
+        top_k = [query.id for query in pipeline.queries if query.kind == "top_k"]
+        wanted = options.query or (top_k or known)[0]
+        if wanted not in known:
+            raise UserError(f"--query: pipeline {pipeline.name} has no query '{wanted}', only {', '.join(known)}")
+    except UserError as error:
+        print(f"account.py: {error}", file=sys.stderr)
+        return 2
+    places = {
+        "Airflow": options.airflow,
+        "Data Docs": options.data_docs,
+        "dbt docs": options.dbt_docs,
+        "report": options.report,
+    }
+    account = Account(pipeline, warehouse, intervals)
+    given = {name: place for name, place in places.items() if place}
+    console = Console(width=WIDTH, highlight=False)
+    return 0 if print_account(console, account, pipeline.query(wanted), given, options.check) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# The demo: the storm of February 2013, most of it through `tidegate run`, its last intervals through a real Airflow.
+# Usage: demo.sh FROM AIRFLOW_FROM TO   (UTC; the make target sets the environment)
+set -euo pipefail
+from=$1 airflow_from=$2 to=$3
+pipeline=dags/pipelines/flights
+bin=.venv/bin
+began=$SECONDS
+
+say() { printf '\n\033[1m[%d:%02d] %s\033[0m\n' $(((SECONDS - began) / 60)) $(((SECONDS - began) % 60)) "$*"; }
+
+say "1/5 Landing the flights of $from to $to, one file per stream and hour, as an airline's feed would"
+$bin/python infra/demo/land_flights.py --landing "$TIDEGATE_LANDING" --from "$from" --to "$to"
+
+say "2/5 tidegate run: every interval up to $airflow_from, all stages, in one Spark session"
+$bin/tidegate run $pipeline --warehouse "$TIDEGATE_WAREHOUSE" --from "$from" --to "$airflow_from"
+
+say "3/5 Airflow: the intervals from $airflow_from on, through a real scheduler"
+was_running=$($bin/python infra/airflow/stack.py status >/dev/null 2>&1 && echo yes || echo no)
+if [ "$was_running" = no ]; then
+  trap '$bin/python infra/airflow/stack.py down' EXIT
+fi
+$bin/python infra/airflow/stack.py up
+$bin/python infra/airflow/stack.py backfill --dag flights --from "$airflow_from" --to "$to"
+
+say "4/5 The report"
+$bin/tidegate report $pipeline --warehouse "$TIDEGATE_WAREHOUSE"
+
+say "5/5 What came out"
+$bin/python infra/demo/account.py $pipeline --warehouse "$TIDEGATE_WAREHOUSE" --from "$from" --to "$to"
+if [ "$was_running" = no ]; then
+  trap - EXIT
+  $bin/python infra/airflow/stack.py down
+  echo "Airflow is stopped; make up starts it again, with these runs in its grid."
+fi
+say "Done"

@@ -1,0 +1,351 @@
+"""Calibrate: the truth after the fact, the slack that would have done, the accuracy that was reached.
+
+Two halves. `learn` needs only the tuples: it writes the truth of the windows that became final, how long each would
+have had to wait, and the slack in effect from the interval's end. `judge` compares the answers with the truth. A run
+over many intervals learns from all of them before it answers the first (nothing learnt takes effect before the end of
+the interval it was learnt in, so no answer can see what it should not), and judges after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.apps.launcher import launch
+from tidegate.declarations.models import Pipeline, Query, to_us
+from tidegate.declarations.tables import TIMESTAMP
+from tidegate.hosts.answers import active, answer_windows
+from tidegate.hosts.context import RunContext, StageRun, previous_label
+from tidegate.hosts.intervals import Interval, interval_holding
+from tidegate.hosts.plans import PlanHistory
+from tidegate.hosts.session import suit_to_size
+from tidegate.hosts.slacks import SlackHistory
+from tidegate.operators.accuracy import (
+    accuracy_at,
+    choose_slack,
+    hit_rate,
+    needed_slack,
+    needed_slack_on_grid,
+    oracle_slack,
+    relative_error,
+)
+from tidegate.operators.schedule import Int64s, Schedule, ticks_between
+
+STAGE = "calibrate"
+EVIDENCE_S = 24 * 3600
+"""Needed slacks of windows that became final within so many seconds are pooled: a day holds every hour of the day."""
+ERROR_TARGET = 0.95
+"""ERROR e promises that the relative error is at most e in this share of the windows."""
+_CONFIDENCE = 0.95
+_NEEDED_ORDER = [(name, "ascending") for name in ("query", "window_end", "slack_s", "event_id")]
+_QUERIES_AT_ONCE = 3
+
+
+def run(context: RunContext, intervals: Sequence[Interval]) -> None:
+    """Learn from the intervals, then judge their answers."""
+    learn(context, intervals)
+    judge(context, intervals)
+
+
+def learn(context: RunContext, intervals: Sequence[Interval]) -> None:
+    """Write truth, needed slacks, and the slack and error-to-width plans in effect from each interval's end."""
+    pipeline, warehouse = context.pipeline, context.warehouse
+    warehouse.require("window_plan", [i.label for i in intervals], "ingest")
+    context.require_predecessor("slack_plan", intervals, STAGE)
+    plans = PlanHistory.load(warehouse, intervals[0].start_us - 2 * pipeline.horizon_s * 1_000_000)
+    with context.stage("calibrate_learn", intervals) as stage:
+        tuples = (warehouse.rows(f"events_{s.name}", i.label) for s in pipeline.streams for i in intervals)
+        suit_to_size(context.spark, sum(tuples))
+        needed: dict[str, pa.Table] = {}
+        with ThreadPoolExecutor(max_workers=_QUERIES_AT_ONCE) as threads:
+            for query, table in threads.map(
+                lambda q: (q, _learn_query(context, stage, q, plans, intervals)), pipeline.queries
+            ):
+                needed[query.id] = table
+                context.progress(f"calibrate: {query.id}: truth known")
+        evidence = pa.concat_tables(needed.values())
+        for interval in intervals:
+            own = evidence.filter(pc.equal(evidence.column("interval"), interval.label))
+            stage.commit.put_arrow("needed_slack", interval, own.sort_by(_NEEDED_ORDER))
+        _plan_slacks(context, stage, intervals, evidence)
+        _plan_widths(context, stage, intervals)
+
+
+def final_ends_us(pipeline: Pipeline, query: Query, plans: PlanHistory, intervals: Sequence[Interval]) -> Int64s:
+    """The ends of the query's windows that became final (end + horizon) within the intervals."""
+    horizon_us = pipeline.horizon_s * 1_000_000
+    start_us, end_us = intervals[0].start_us - horizon_us, intervals[-1].end_us - horizon_us
+    return active(query, ticks_between(start_us, end_us, round(query.every_s * 1e6)), plans.first_tick_us(query))
+
+
+def slack_grid_s(pipeline: Pipeline) -> np.ndarray:
+    """The slacks tried for a query with ERROR: none, one tick, two, four … up to the horizon, whose answer is the truth."""
+    doubled = pipeline.tick_s * 2.0 ** np.arange(64)
+    return np.array([0.0, *doubled[doubled < pipeline.horizon_s], float(pipeline.horizon_s)])
+
+
+def _learn_query(
+    context: RunContext, stage: StageRun, query: Query, plans: PlanHistory, intervals: Sequence[Interval]
+) -> pa.Table:
+    """Write the query's truth; return its needed slacks, with the interval that learnt them."""
+    pipeline, table = context.pipeline, f"truth_{query.id}"
+    ends_us = final_ends_us(pipeline, query, plans, intervals)
+    schema = context.warehouse.schema("needed_slack").append(pa.field("interval", pa.string()))
+    if len(ends_us) == 0:
+        for interval in intervals:
+            stage.commit.put_arrow(table, interval, context.warehouse.schema(table).empty_table())
+            stage.record(interval, query.id)
+        return schema.empty_table()
+    grid_s = slack_grid_s(pipeline) if query.error is not None else np.array([float(pipeline.horizon_s)])
+    slack_us = np.tile((grid_s * 1e6).astype(np.int64), len(ends_us))
+    ranges_us = {w.alias: round(w.range_s * 1e6) for w in query.windows}
+    schedule = Schedule.from_ticks(np.repeat(ends_us, len(grid_s)), slack_us, ranges_us)
+    answered = answer_windows(context, query, schedule, np.ones(len(schedule)))
+    # Truth and candidates go through the driver: k rows a window, or one a group, and few candidates.
+    rows = answered.frame.toArrow()
+    index = np.asarray(rows.column("window_index").to_numpy(), dtype=np.int64)
+    waited_us = (schedule.emit_us - schedule.window_end_us)[index]
+    horizon_us = pipeline.horizon_s * 1_000_000
+    rows = rows.append_column("window_end", _instants(schedule.window_end_us[index]))
+    final = pa.array(
+        [interval_holding(pipeline, int(us)).label for us in schedule.window_end_us[index] + horizon_us], pa.string()
+    )
+    rows = rows.append_column("interval", final)
+    truth = rows.filter(pa.array(waited_us == horizon_us))
+    for interval in intervals:
+        own = truth.filter(pc.equal(truth.column("interval"), interval.label))
+        sort = ("window_end", "rank") if query.kind == "top_k" else ("window_end", *(o.name for o in query.outputs))
+        stage.commit.put_arrow(table, interval, own.sort_by([(name, "ascending") for name in sort]))
+        stage.record(interval, query.id, rows_out=own.num_rows, peak_state_bytes=0)
+    needed = pa.table({"query": [], "window_end": [], "event_id": [], "slack_s": [], "interval": []})
+    if query.kind == "top_k":
+        slack_s = needed_slack(truth.column("arrival_us").to_numpy(), _us(truth.column("window_end")))
+        needed = pa.table(
+            {
+                "query": pa.repeat(query.id, truth.num_rows),
+                "window_end": truth.column("window_end"),
+                "event_id": truth.column("_event_id"),
+                "slack_s": slack_s,
+                "interval": truth.column("interval"),
+            }
+        )
+    elif query.error is not None:
+        needed = _needed_by_windows(pipeline, query, rows, truth, ends_us, grid_s, waited_us)
+    return needed.cast(schema)
+
+
+def _needed_by_windows(
+    pipeline: Pipeline,
+    query: Query,
+    rows: pa.Table,
+    truth: pa.Table,
+    ends_us: Int64s,
+    grid_s: np.ndarray,
+    waited_us: Int64s,
+) -> pa.Table:
+    windows = _instants(ends_us)
+    groups, values = group_and_value_columns(query)
+    errors = np.empty((len(ends_us), len(grid_s)))
+    for column, slack_s in enumerate(grid_s):
+        candidate = rows.filter(pa.array(waited_us == round(slack_s * 1e6)))
+        errors[:, column] = relative_error(candidate, truth, windows, groups, values)
+    assert query.error is not None
+    horizon_us = pipeline.horizon_s * 1_000_000
+    return pa.table(
+        {
+            "query": pa.repeat(query.id, len(ends_us)),
+            "window_end": windows,
+            "event_id": pa.nulls(len(ends_us), pa.string()),
+            "slack_s": needed_slack_on_grid(errors, grid_s, query.error),
+            "interval": [interval_holding(pipeline, int(us) + horizon_us).label for us in ends_us],
+        }
+    )
+
+
+def group_and_value_columns(query: Query) -> tuple[list[str], list[str]]:
+    """The answer's columns that tell groups apart (bare group slots), and those that are judged."""
+    slots = {g.slot for g in query.group_by}
+    groups = [o.name for o in query.outputs if o.expression.strip("`") in slots]
+    return groups, [o.name for o in query.outputs if o.name not in groups]
+
+
+def _plan_slacks(context: RunContext, stage: StageRun, intervals: Sequence[Interval], fresh: pa.Table) -> None:
+    pipeline, warehouse = context.pipeline, context.warehouse
+    promised = [q for q in pipeline.queries if q.promised is not None]
+    oldest = interval_holding(pipeline, intervals[0].end_us - EVIDENCE_S * 1_000_000).label
+    earlier = [x for x in warehouse.labels("needed_slack") if oldest <= x < intervals[0].label]
+    # In one order, whatever runs the rows came from: sums of weights round alike.
+    pool = pa.concat_tables([warehouse.read_arrow("needed_slack", earlier), fresh]).sort_by(_NEEDED_ORDER)
+    before = previous_label(pipeline, intervals[0])
+    in_effect: dict[str, float] = {
+        row["query"]: row["slack_s"] for row in warehouse.read_arrow("slack_plan", [before]).to_pylist()
+    }
+    labels = np.array(pool.column("interval").to_pylist(), dtype=object)
+    queries = np.array(pool.column("query").to_pylist(), dtype=object)
+    needed_s = pool.column("slack_s").to_numpy()
+    ends_us = _us(pool.column("window_end"))
+    for interval in intervals:
+        since = interval_holding(pipeline, interval.end_us - EVIDENCE_S * 1_000_000).label
+        rows = []
+        for query in promised:
+            own = (queries == query.id) & (labels >= since) & (labels <= interval.label)
+            row = _slack_row(pipeline, query, needed_s[own], ends_us[own], in_effect.get(query.id))
+            now = own & (labels == interval.label)
+            target = row["accuracy_target"]
+            row["effective_from"] = interval.end
+            if now.any():
+                row["oracle_slack_s"] = oracle_slack(needed_s[now], target, _weights(query, ends_us[now]))
+            in_effect[query.id] = row["slack_s"]
+            rows.append(row)
+        data = pa.Table.from_pylist(rows, schema=warehouse.schema("slack_plan"))
+        stage.commit.put_arrow("slack_plan", interval, data)
+
+
+def _slack_row(
+    pipeline: Pipeline, query: Query, needed_s: np.ndarray, ends_us: Int64s, in_effect: float | None
+) -> dict[str, Any]:
+    target = query.accuracy if query.accuracy is not None else ERROR_TARGET
+    if len(needed_s) == 0:
+        # Nothing became final lately: what was learnt before stays in effect, at first what was declared.
+        slack_s = float(pipeline.initial_slack_s) if in_effect is None else in_effect
+        method = "initial" if in_effect is None else "carried"
+        return {"query": query.id, "slack_s": slack_s, "accuracy_target": target, "windows": 0, "method": method}
+    weights = _weights(query, ends_us)
+    choice = choose_slack(needed_s, target, confidence=_CONFIDENCE, weights=weights)
+    slack_s = min(choice.slack_s, float(pipeline.horizon_s))
+    return {
+        "query": query.id,
+        "slack_s": slack_s,
+        "accuracy_target": target,
+        "accuracy_expected": accuracy_at(needed_s, slack_s, weights),
+        "windows": len(np.unique(ends_us)),
+        "method": choice.method,
+    }
+
+
+def _weights(query: Query, ends_us: Int64s) -> np.ndarray | None:
+    """One window, one vote: windows with fewer winners than others count as much."""
+    if query.kind != "top_k":
+        return None
+    _, inverse, counts = np.unique(ends_us, return_inverse=True, return_counts=True)
+    return 1.0 / counts[inverse]
+
+
+def _plan_widths(context: RunContext, stage: StageRun, intervals: Sequence[Interval]) -> None:
+    """The width that each query can miss on each stream: ERROR × range, until it is learnt from data."""
+    table = "error_width_plan"
+    rows = [
+        {
+            "query": query.id,
+            "stream": stream,
+            "tolerated_error": query.error,
+            "slack_width_s": query.error * range_s,
+        }
+        for query in context.pipeline.queries
+        if query.error is not None
+        for stream, range_s in query.ranges_s().items()
+    ]
+    for interval in intervals:
+        dated = [row | {"effective_from": interval.end} for row in rows]
+        stage.commit.put_arrow(table, interval, pa.Table.from_pylist(dated, schema=context.warehouse.schema(table)))
+
+
+def judge(context: RunContext, intervals: Sequence[Interval]) -> None:
+    """Write the accuracy of the windows that became final, from the answers given then and the truth known now."""
+    pipeline, warehouse = context.pipeline, context.warehouse
+    plans = PlanHistory.load(warehouse, intervals[0].start_us - 2 * pipeline.horizon_s * 1_000_000)
+    slacks = SlackHistory.load(warehouse, _labels_back(warehouse.labels("slack_plan"), pipeline, intervals))
+    with context.stage(STAGE, intervals) as stage:
+        rows: list[dict[str, Any]] = []
+        for query in pipeline.queries:
+            judged = _judge_query(context, query, plans, slacks, intervals)
+            rows += judged
+            kept = [row["kept"] for row in judged if row["kept"] is not None]
+            share = f", promise kept in {sum(kept)} of {len(kept)}" if kept else ""
+            context.progress(f"calibrate: {query.id}: {len(judged)} windows judged{share}")
+        table = pa.Table.from_pylist(
+            rows, schema=warehouse.schema("accuracy").append(pa.field("interval", pa.string()))
+        )
+        for interval in intervals:
+            own = table.filter(pc.equal(table.column("interval"), interval.label))
+            stage.commit.put_arrow(
+                "accuracy", interval, own.sort_by([("query", "ascending"), ("window_end", "ascending")])
+            )
+            stage.record(interval, rows_out=own.num_rows)
+
+
+def _judge_query(
+    context: RunContext, query: Query, plans: PlanHistory, slacks: SlackHistory, intervals: Sequence[Interval]
+) -> list[dict[str, Any]]:
+    pipeline, warehouse = context.pipeline, context.warehouse
+    ends_us = final_ends_us(pipeline, query, plans, intervals)
+    if len(ends_us) == 0:
+        return []
+    truth_table, answers_table = f"truth_{query.id}", f"answers_{query.id}"
+    slack_us = slacks.slack_us(query, ends_us)
+    # A window whose answer fell before the first interval that was ever answered was never asked.
+    first = min(warehouse.labels(answers_table), default="~")
+    emitted = np.array([interval_holding(pipeline, int(us)).label for us in ends_us + slack_us])
+    known = emitted >= first
+    labels = sorted(set(emitted[known].tolist()))
+    warehouse.require(answers_table, labels, "join_aggregate or top_k")
+    ends_us, slack_us = ends_us[known], slack_us[known]
+    truth = warehouse.read_arrow(truth_table, [i.label for i in intervals])
+    answers = warehouse.read_arrow(answers_table, labels)
+    windows = _instants(ends_us)
+    if query.kind == "top_k":
+        column = "event_id"
+        values = hit_rate(answers, truth, windows, event_id=column)
+        metric = "hit_rate"
+        kept = None if query.accuracy is None else values >= query.accuracy - 1e-12
+    else:
+        groups, measured = group_and_value_columns(query)
+        values = relative_error(answers, truth, windows, groups, measured)
+        metric = "relative_error"
+        kept = None if query.error is None else values <= query.error + 1e-12
+    ranges_us = {w.alias: round(w.range_s * 1e6) for w in query.windows}
+    widths = {
+        w.alias: np.minimum(ends_us - plans.lower_us(w.stream, ends_us), ranges_us[w.alias]) / 1e6
+        for w in query.windows
+    }
+    horizon = timedelta(seconds=pipeline.horizon_s)
+    rows = []
+    for i, end in enumerate(windows.to_pylist()):
+        rows.append(
+            {
+                "query": query.id,
+                "window_end": end,
+                "metric": metric,
+                "value": float(values[i]),
+                "promised": query.promised,
+                "kept": None if kept is None else bool(kept[i]),
+                "slack_s": float(slack_us[i]) / 1e6,
+                "width_s": [(alias, float(width[i])) for alias, width in widths.items()],
+                "interval": interval_holding(pipeline, to_us(end + horizon)).label,
+            }
+        )
+    return rows
+
+
+def _labels_back(labels: Sequence[str], pipeline: Pipeline, intervals: Sequence[Interval]) -> list[str]:
+    oldest = interval_holding(pipeline, intervals[0].start_us - 2 * pipeline.horizon_s * 1_000_000).label
+    before = [label for label in labels if label < oldest][-1:]
+    return [*before, *(label for label in labels if oldest <= label < intervals[-1].label)]
+
+
+def _instants(microseconds: Int64s) -> pa.Array:
+    return pa.array(microseconds, pa.int64()).cast(pa.timestamp("us")).cast(TIMESTAMP)
+
+
+def _us(instants: pa.ChunkedArray) -> Int64s:
+    return np.asarray(instants.cast(pa.int64()).to_numpy(), dtype=np.int64)
+
+
+if __name__ == "__main__":
+    launch(STAGE, run)

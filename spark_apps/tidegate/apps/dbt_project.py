@@ -1,0 +1,341 @@
+"""A pipeline's own copy of the dbt project: the project of the repository plus what the pipeline declares.
+
+The copy gains sources, staging models and wide marts for the tables that the pipeline's streams and queries name, and
+two variables from which the common models build their unions. Nothing in it depends on the run: equal declarations
+give equal files, so dbt parses only what changed, and the docs page is made anew only when it would differ.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import yaml
+
+from tidegate.declarations.errors import UserError
+from tidegate.declarations.models import Pipeline, Query, Stream
+from tidegate.hosts.warehouse import Warehouse
+
+SOURCE = "warehouse"
+_TEMPLATE = Path(__file__).resolve().parents[3] / "dbt"
+_NOT_COPIED = {"target", "logs", "README.md", "__pycache__"}
+
+# Columns whose meaning models/docs.md says once for all models.
+_SHARED = {
+    "interval",
+    "window_end",
+    "emitted_at",
+    "rank",
+    "width_s",
+    "coverage",
+    "support_level",
+    "slack_s",
+    "event_id",
+    "event_time",
+    "arrival_time",
+    "leaf_start",
+    "leaf_end",
+    "fraction",
+    "stream",
+}
+_OWN = {
+    "tuples": "All tuples that entered the leaf in the interval.",
+    "sampled": "Those of them that were sampled.",
+    "u": "The tuple's priority in [0, 1), from a hash of stream, id and seed; never changes.",
+    "weight": "How many tuples the sampled one stands for: 1/fraction.",
+}
+_LEAF_AGGREGATES = {
+    "count": "Values of `{}` that are not null.",
+    "sum": "Sum of `{}`.",
+    "min": "Least `{}`.",
+    "max": "Greatest `{}`.",
+    "sum_squares": "Sum of the squares of `{}`.",
+}
+
+Files = dict[str, str]
+Declaration = dict[str, Any]
+
+
+def render_project(warehouse: Warehouse, target: Path) -> str:
+    """Write the pipeline's dbt project into ``target``; returns a fingerprint of its content.
+
+    Files that would not change are left alone, files that no longer belong are removed.
+    """
+    files = _template_files() | _generated_files(warehouse)
+    for path in sorted(target.rglob("*"), reverse=True):
+        if path.is_file() and str(path.relative_to(target)) not in files:
+            path.unlink()
+    digest = hashlib.sha256()
+    for name, text in sorted(files.items()):
+        digest.update(f"{name}\0{text}\0".encode())
+        path = target / name
+        if not path.is_file() or path.read_text() != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    return digest.hexdigest()
+
+
+def template_folder() -> Path:
+    """The repository's dbt project, or the one that ``TIDEGATE_DBT_PROJECT`` names."""
+    folder = Path(os.environ.get("TIDEGATE_DBT_PROJECT") or _TEMPLATE)
+    if not (folder / "dbt_project.yml").is_file():
+        raise UserError(
+            f"no dbt project in {folder}: set TIDEGATE_DBT_PROJECT to the folder that holds dbt_project.yml"
+        )
+    return folder
+
+
+def spark_type(arrow: pa.DataType) -> str:
+    """The Spark SQL name of an Arrow type of the tables' contract."""
+    if pa.types.is_map(arrow):
+        return f"map<{spark_type(arrow.key_type)},{spark_type(arrow.item_type)}>"
+    if pa.types.is_timestamp(arrow):
+        return "timestamp"
+    return {
+        pa.string(): "string",
+        pa.int64(): "bigint",
+        pa.float64(): "double",
+        pa.bool_(): "boolean",
+        pa.date32(): "date",
+    }[arrow]
+
+
+def _template_files() -> Files:
+    folder = template_folder()
+    paths = [p for p in folder.rglob("*") if p.is_file() and not _NOT_COPIED & set(p.relative_to(folder).parts)]
+    return {str(p.relative_to(folder)): p.read_text() for p in paths}
+
+
+def _generated_files(warehouse: Warehouse) -> Files:
+    pipeline = warehouse.pipeline
+    project = yaml.safe_load((template_folder() / "dbt_project.yml").read_text())
+    project["vars"] = {
+        "queries": [_query_variable(query) for query in pipeline.queries],
+        "streams": [_stream_variable(stream) for stream in pipeline.streams],
+    }
+    files = {"dbt_project.yml": _yaml(project)}
+    sources: list[Declaration] = []
+    for table in warehouse.tables():
+        declaration = _declaration(pipeline, table, warehouse.schema(table))
+        if declaration is None:
+            continue
+        names = [column["name"] for column in declaration["columns"]]
+        sources.append({**declaration, "columns": [_without_tests(column) for column in declaration["columns"]]})
+        sources[-1].pop("data_tests", None)
+        files |= _model("staging", f"stg_{table}", declaration, names, f"source('{SOURCE}', '{table}')")
+    for query in pipeline.queries:
+        table = f"answers_{query.id}"
+        declaration = _answers_mart(query, warehouse.schema(table))
+        names = [column["name"] for column in declaration["columns"]]
+        files |= _model("marts", table, declaration, names, f"ref('stg_{table}')")
+    about = "The tables that the pipeline's own streams and queries name."
+    source = {"name": SOURCE, "schema": SOURCE, "description": about, "tables": sources}
+    return files | _merged_sources(source)
+
+
+def _merged_sources(own: Declaration) -> Files:
+    """A source may be declared once only: the pipeline's tables join those of the repository's project."""
+    name = "models/staging/_sources.yml"
+    declared = yaml.safe_load((template_folder() / name).read_text())
+    common = declared["sources"][0]
+    common["tables"] = [*common["tables"], *own["tables"]]
+    return {name: _yaml(declared)}
+
+
+def _query_variable(query: Query) -> Declaration:
+    return {
+        "id": query.id,
+        "columns": [output.name for output in query.outputs],
+        "top_k": query.kind == "top_k",
+        "windows": [{"alias": w.alias, "stream": w.stream, "range_s": float(w.range_s)} for w in query.windows],
+    }
+
+
+def _stream_variable(stream: Stream) -> Declaration:
+    return {
+        "name": stream.name,
+        "numeric_columns": list(stream.numeric_columns),
+        "history": stream.history is not None,
+    }
+
+
+def _model(layer: str, name: str, declaration: Declaration, columns: Iterable[str], relation: str) -> Files:
+    """The SQL and the yml of a model that selects the columns of another relation as they are."""
+    selected = ",\n".join(f"    `{column}`" for column in columns)
+    model = {**declaration, "name": name}
+    if layer == "marts":
+        # The table of the same name in the warehouse holds the same rows as plain Parquet: no second copy.
+        model["config"] = {"materialized": "view", "contract": {"enforced": False}}
+    return {
+        f"models/{layer}/{name}.sql": f"select\n{selected}\nfrom {{{{ {relation} }}}}\n",
+        f"models/{layer}/{name}.yml": _yaml({"models": [model]}),
+    }
+
+
+def _declaration(pipeline: Pipeline, table: str, schema: pa.Schema) -> Declaration | None:
+    """Description, columns and tests of a table that the pipeline's declarations name; None for a common table."""
+    if table == "history_leaves":
+        return _leaves(pipeline, schema)
+    if table.startswith("history_samples_"):
+        return _samples(pipeline.stream(table.removeprefix("history_samples_")), table, schema)
+    kind, _, name = table.partition("_")
+    if kind == "events":
+        return _events(pipeline.stream(name), table, schema)
+    if kind in ("answers", "truth"):
+        query = next((q for q in pipeline.queries if q.id == name), None)
+        return None if query is None else _answers(query, kind, table, schema)
+    return None
+
+
+def _events(stream: Stream, table: str, schema: pa.Schema) -> Declaration:
+    about = f"The accepted tuples of stream `{stream.name}`, in the interval in which they arrived."
+    return {
+        "name": table,
+        "description": _text(about, stream.description, grain="one row per accepted tuple."),
+        "columns": _columns(schema, {c.name: _declared(stream, c.name) for c in stream.columns}),
+        "data_tests": [_grain("interval", "event_id")],
+    }
+
+
+def _samples(stream: Stream, table: str, schema: pa.Schema) -> Declaration:
+    about = (
+        f"The sampled history of stream `{stream.name}`, in the interval in which the tuples entered history. "
+        "Each carries the fraction at which it was sampled."
+    )
+    return {
+        "name": table,
+        "description": _text(about, stream.description, grain="one row per sampled tuple."),
+        "columns": _columns(schema, {c.name: _declared(stream, c.name) for c in stream.columns}),
+        "data_tests": [
+            _grain("interval", "event_id"),
+            _holds(f"{table}_are_below_their_fraction", "u >= 0 and u < fraction and fraction <= 1"),
+        ],
+    }
+
+
+def _leaves(pipeline: Pipeline, schema: pa.Schema) -> Declaration:
+    texts = {
+        f"{column}_{name}": text.format(column)
+        + " Over all tuples of the leaf, sampled or not; null for streams without it."
+        for stream in pipeline.streams
+        for column in stream.numeric_columns
+        for name, text in _LEAF_AGGREGATES.items()
+    }
+    about = (
+        "The leaves of every stream's history: exact aggregates over all tuples that entered in the interval. "
+        "Rows of one leaf in several intervals (late tuples) add up."
+    )
+    return {
+        "name": "history_leaves",
+        "description": _text(about, grain="one row per interval, stream and leaf."),
+        "columns": _columns(schema, texts),
+        "data_tests": [_grain("interval", "stream", "leaf_start")],
+    }
+
+
+def _answers(query: Query, kind: str, table: str, schema: pa.Schema) -> Declaration:
+    about = {
+        "answers": f"The answers of query `{query.id}`, in the interval in which they were emitted.",
+        "truth": f"The exact answers of query `{query.id}`, in the interval in which their windows became final.",
+    }[kind]
+    grain, tests = _answer_grain(query)
+    return {
+        "name": table,
+        "description": _text(about, grain=grain),
+        "columns": _columns(schema, _output_texts(query)),
+        "data_tests": tests,
+    }
+
+
+def _answers_mart(query: Query, schema: pa.Schema) -> Declaration:
+    asked = f"What was asked:\n\n```sql\n{query.text.strip()}\n```"
+    where = f"The same rows are plain Parquet in the warehouse's table `answers_{query.id}`."
+    grain, _ = _answer_grain(query)
+    return {
+        "description": _text(query.description or f"The answers of query `{query.id}`.", asked, where, grain=grain),
+        "columns": _columns(schema, _output_texts(query)),
+    }
+
+
+def _answer_grain(query: Query) -> tuple[str, list[Declaration]]:
+    if query.kind == "top_k":
+        return "one row per window end and rank.", [_grain("window_end", "rank")]
+    groups = {
+        g.slot: next((o.name for o in query.outputs if o.expression.strip("`") == g.slot), None) for g in query.group_by
+    }
+    shown = [name for name in groups.values() if name is not None]
+    if not groups:
+        return "one row per window end.", [_grain("window_end")]
+    if len(shown) < len(groups):
+        return "one row per window end and group (a group's columns are not all selected).", []
+    return f"one row per window end and group ({', '.join(shown)}).", [_grain("window_end", *shown, nullable=shown)]
+
+
+def _output_texts(query: Query) -> dict[str, str]:
+    return {
+        o.name: f"As the query selects it: `{o.expression}`."
+        if query.kind == "top_k"
+        else _output_text(query, o.expression)
+        for o in query.outputs
+    }
+
+
+def _output_text(query: Query, expression: str) -> str:
+    """What an output of an aggregate query is, said in the query's own terms instead of slots."""
+    for group in query.group_by:
+        if expression.strip("`") == group.slot:
+            return f"The group: `{group.alias}.{group.column}`."
+    for aggregate in query.aggregates:
+        if expression.strip("`") == aggregate.slot:
+            of = "*" if aggregate.expression is None else aggregate.expression
+            scaled = " Scaled by 1/coverage." if aggregate.function in ("count", "sum") else ""
+            return f"`{aggregate.function}({of})` over the window.{scaled}"
+    return "Computed from the query's aggregates and groups."
+
+
+def _columns(schema: pa.Schema, texts: dict[str, str]) -> list[Declaration]:
+    fields = [*((field.name, spark_type(field.type)) for field in schema), ("interval", "string")]
+    return [{"name": n, "data_type": t, "description": _column_text(n, texts)} for n, t in fields]
+
+
+def _column_text(name: str, texts: dict[str, str]) -> str:
+    if name in texts:
+        return _literal(texts[name])
+    return f"{{{{ doc('{name}') }}}}" if name in _SHARED else _OWN[name]
+
+
+def _declared(stream: Stream, name: str) -> str:
+    column = stream.column(name)
+    return column.description or f"As the stream `{stream.name}` declares it ({column.type})."
+
+
+def _text(*paragraphs: str, grain: str) -> str:
+    return "\n\n".join([*(_literal(p.strip()) for p in paragraphs if p.strip()), f"Grain: {grain}"])
+
+
+def _literal(text: str) -> str:
+    """A user's text, safe from Jinja, which dbt renders descriptions with."""
+    return f"{{% raw %}}{text}{{% endraw %}}" if any(mark in text for mark in ("{{", "{%", "{#")) else text
+
+
+def _grain(*columns: str, nullable: Iterable[str] = ()) -> Declaration:
+    arguments: Declaration = {"columns": list(columns)}
+    if nullable:
+        arguments["nullable"] = list(nullable)
+    return {"grain": {"arguments": arguments}}
+
+
+def _holds(name: str, condition: str) -> Declaration:
+    return {"row_holds": {"name": name, "arguments": {"condition": condition}}}
+
+
+def _without_tests(column: Declaration) -> Declaration:
+    return {key: value for key, value in column.items() if key != "data_tests"}
+
+
+def _yaml(content: Declaration) -> str:
+    return yaml.safe_dump(content, sort_keys=False, width=118, allow_unicode=True)

@@ -1,0 +1,72 @@
+"""How a stage is started by spark-submit, or alone: one parser, one place where a user's errors are caught."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tidegate.declarations import load_pipeline
+from tidegate.declarations.errors import UserError
+from tidegate.hosts.context import RunContext
+from tidegate.hosts.intervals import Interval, intervals_between
+
+USER_ERROR = 2
+
+
+def instant(text: str) -> datetime:
+    """A UTC instant written as 2013-02-08, 2013-02-08T10, 2013-02-08T10:30 or with seconds, Z or an offset."""
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is no instant: write it like 2013-02-08, 2013-02-08T10 or 2013-02-08T10:30:00Z (UTC)"
+        ) from None
+    return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
+
+
+def add_range_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments that every stage takes."""
+    parser.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR", help="folder with pipeline.yml and queries/")
+    parser.add_argument("--warehouse", type=Path, required=True, metavar="DIR", help="where the tables are")
+    parser.add_argument("--from", dest="start", type=instant, required=True, metavar="T", help="first interval's start")
+    parser.add_argument("--to", dest="end", type=instant, required=True, metavar="T", help="last interval's end")
+    parser.add_argument("--cold-start", action="store_true", help="begin anew here, though earlier intervals exist")
+
+
+def guarded(action: Callable[[], int | None]) -> int:
+    """Run; show a user's error without a traceback. Anything else is ours, and keeps its traceback."""
+    try:
+        return action() or 0
+    except UserError as error:
+        print(f"tidegate: error: {error}", file=sys.stderr)
+        return USER_ERROR
+    except KeyboardInterrupt:
+        print("tidegate: interrupted; what was complete is kept, the rest is undone by the next run", file=sys.stderr)
+        return 130
+
+
+def launch(
+    stage: str,
+    run: Callable[[RunContext, Sequence[Interval]], None],
+    argv: Sequence[str] | None = None,
+) -> None:
+    """Parse the command line, run one stage, exit: 0 done, 2 a user's error."""
+    parser = argparse.ArgumentParser(
+        prog=f"{stage}.py",
+        description=f"The stage {stage} of a pipeline, for every interval of a range.",
+        epilog=f"example: spark-submit {stage}.py dags/pipelines/flights --warehouse warehouse "
+        "--from 2013-02-08T10 --to 2013-02-08T11",
+    )
+    add_range_arguments(parser)
+    arguments = parser.parse_args(argv)
+
+    def action() -> None:
+        pipeline = load_pipeline(arguments.pipeline)
+        intervals = intervals_between(pipeline, arguments.start, arguments.end)
+        with RunContext(pipeline, arguments.warehouse, app=stage, cold_start=arguments.cold_start) as context:
+            run(context, intervals)
+
+    sys.exit(guarded(action))

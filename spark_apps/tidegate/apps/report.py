@@ -1,0 +1,99 @@
+"""Report: one HTML page that shows what a pipeline promised and what it kept.
+
+K, accuracy, widths, support levels and memory against the promises, as charts and as numbers, from the tables of the
+warehouse. Tables that are missing or empty are named in the page. The page is a function of the tables alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tidegate.apps.report_page import Section, Tile, Tone, page
+from tidegate.apps.report_sections import (
+    Tables,
+    history_section,
+    memory_section,
+    quality_section,
+    quality_tone,
+    query_section,
+    runs_section,
+    windows_section,
+)
+from tidegate.declarations.errors import UserError
+from tidegate.declarations.models import Pipeline
+from tidegate.hosts.warehouse import Warehouse
+
+
+def run(pipeline: Pipeline, warehouse: Path, output: Path | None = None) -> Path:
+    """Write the page and return its path (default ``<warehouse>/<pipeline>/_docs/report.html``)."""
+    store = Warehouse(warehouse, pipeline)
+    if not store.folder.is_dir():
+        raise UserError(f"there is nothing to report: {store.folder} does not exist; has the pipeline run yet?")
+    target = output if output is not None else store.folder / "_docs" / "report.html"
+    if target.is_dir():
+        raise UserError(f"{target} is a folder; expected a file to write the report to")
+    text = render(pipeline, Tables(store))
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        aside = target.with_name(f".{target.name}.{os.getpid()}")
+        aside.write_text(text, encoding="utf-8")
+        os.replace(aside, target)
+    except OSError as error:
+        raise UserError(f"cannot write the report to {target}: {error.strerror}") from None
+    return target
+
+
+def render(pipeline: Pipeline, tables: Tables) -> str:
+    """The page as text."""
+    sections = [
+        *(query_section(query, tables) for query in pipeline.queries),
+        windows_section(tables),
+        memory_section(pipeline, tables),
+        history_section(pipeline, tables),
+        runs_section(tables),
+        quality_section(tables),
+    ]
+    return page(pipeline.name, pipeline.description, _covers(tables), _tiles(pipeline, tables, sections), sections)
+
+
+def _covers(tables: Tables) -> str:
+    labels = sorted(set(tables["run_metrics"]["interval"]) | set(tables["window_plan"]["interval"]))
+    if not labels:
+        return "No interval has been run yet."
+    return f"Covers {len(labels)} interval{'s' if len(labels) > 1 else ''}, {labels[0]} to {labels[-1]}."
+
+
+def _tiles(pipeline: Pipeline, tables: Tables, sections: Sequence[Section]) -> list[Tile]:
+    of_queries = sections[: len(pipeline.queries)]
+    promised = [s for s, query in zip(of_queries, pipeline.queries, strict=True) if query.promised is not None]
+    kept = sum(section.tone == "good" for section in promised)
+    broken = any(section.tone == "bad" for section in promised)
+    tiles = [
+        Tile("promises kept", f"{kept} of {len(promised)}", "bad" if broken else "good" if kept else "open"),
+    ]
+    metrics = tables["run_metrics"]
+    for label, peak, budget in (
+        ("peak window state of its budget", "peak_state_bytes", "memory_budget_bytes"),
+        ("peak process memory of its budget", "peak_process_bytes", "process_budget_bytes"),
+    ):
+        used = (metrics[peak] / metrics[budget]).astype("float64").max() if len(metrics) else np.nan
+        over: Tone = "" if np.isnan(used) else "good" if used <= 1 else "bad"
+        tiles.append(Tile(label, "not measured" if np.isnan(used) else f"{used:.0%}", over))
+    results = tables["quality_results"]
+    failed = int((~results["success"].astype(bool)).sum()) if len(results) else 0
+    critical = (
+        int((~results["success"].astype(bool) & (results["severity"] == "critical")).sum()) if len(results) else 0
+    )
+    tiles.append(
+        Tile(
+            "failed expectations",
+            str(failed) if len(results) else "not checked",
+            quality_tone(len(results), failed, critical),
+        )
+    )
+    tiles.append(Tile("records in quarantine", f"{len(tables['quarantine']):,}"))
+    return tiles

@@ -1,0 +1,58 @@
+"""All stages of a pipeline for a range of intervals, in one Spark session, without Airflow."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+
+from tidegate.hosts.context import RunContext
+from tidegate.hosts.intervals import Interval
+
+STAGES = (
+    "ingest",
+    "join_aggregate",
+    "top_k",
+    "sample_history",
+    "resample_history",
+    "calibrate",
+    "check_quality",
+    "publish",
+)
+_INTERVALS_AT_ONCE = 96
+
+Stage = Callable[[RunContext, Sequence[Interval]], None]
+
+
+def run(context: RunContext, intervals: Sequence[Interval], stages: Sequence[str]) -> None:
+    """Run the stages for the intervals, in passes of up to 96 intervals a stage; the rows are those of single runs.
+
+    When everything runs, a pass learns the slacks of all its intervals before it answers the first: what is learnt in
+    an interval takes effect at its end, so the answers are the same as if stages and intervals took turns.
+    """
+    names = [stage for stage in STAGES if stage in stages]
+    steps = _steps(names)
+    for first in range(0, len(intervals), _INTERVALS_AT_ONCE):
+        part = intervals[first : first + _INTERVALS_AT_ONCE]
+        for step in steps:
+            step(context, part)
+    # dbt takes most of its time to start, and reads only the intervals that are new to it.
+    if "publish" in names:
+        _application("publish").run(context, intervals)
+
+
+def _steps(names: Sequence[str]) -> list[Stage]:
+    steps: list[Stage] = [_application(name).run for name in names if name not in ("calibrate", "publish")]
+    if "calibrate" in names:
+        calibrate = _application("calibrate")
+        answered = [i for i, name in enumerate(names) if name in ("join_aggregate", "top_k")]
+        if answered:
+            steps.insert(answered[0], calibrate.learn)
+            before = [n for n in names if n not in ("check_quality", "publish", "calibrate")]
+            steps.insert(len(before) + 1, calibrate.judge)
+        else:
+            steps.insert(len([n for n in names if n not in ("check_quality", "publish", "calibrate")]), calibrate.run)
+    return steps
+
+
+def _application(stage: str):  # type: ignore[no-untyped-def]
+    return importlib.import_module(f"tidegate.apps.{stage}")

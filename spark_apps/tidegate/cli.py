@@ -1,0 +1,172 @@
+"""The command ``tidegate``: for whoever writes pipelines."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tidegate.apps.launcher import USER_ERROR, add_range_arguments, guarded, instant
+from tidegate.apps.run import STAGES
+from tidegate.declarations.errors import UserError
+
+EXIT_CODES = "exit status: 0 done; 1 a promise that must stop the run was broken, or a fault of ours; 2 your error"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit status."""
+    arguments = _parser().parse_args(argv)
+    return guarded(lambda: arguments.action(arguments))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tidegate",
+        description="Continuous queries over out-of-order event streams within a memory budget.",
+        epilog=EXIT_CODES,
+    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    validate = _command(
+        commands, "validate", "report all mistakes of a pipeline at once", "tidegate validate dags/pipelines/flights"
+    )
+    validate.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR")
+    validate.set_defaults(action=_validate)
+
+    explain = _command(
+        commands,
+        "explain",
+        "show streams, queries, and the memory that each level of support needs",
+        "tidegate explain dags/pipelines/flights",
+    )
+    explain.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR")
+    explain.set_defaults(action=_explain)
+
+    plan = _command(
+        commands,
+        "plan-windows",
+        "plan windows for an instance in JSON (- reads standard input)",
+        "tidegate plan-windows instance.json --method ap",
+    )
+    plan.add_argument("instance", metavar="INSTANCE.json")
+    plan.add_argument("--method", choices=("dp", "ap", "exact"), default="exact", help="how level C groups windows")
+    plan.set_defaults(action=_plan_windows)
+
+    run = _command(
+        commands,
+        "run",
+        "run the stages for every interval of a range, in one Spark session",
+        "tidegate run dags/pipelines/flights --warehouse warehouse --from 2013-02-07 --to 2013-02-08\n"
+        "  tidegate run dags/pipelines/flights --warehouse warehouse --from 2013-02-07T05 --to 2013-02-07T06 "
+        "--stage ingest --stage top_k",
+    )
+    add_range_arguments(run)
+    run.add_argument(
+        "--stage", action="append", choices=STAGES, metavar="NAME", help=f"only these: {', '.join(STAGES)}"
+    )
+    run.set_defaults(action=_run)
+
+    history = _command(
+        commands,
+        "history",
+        "estimate an aggregate over any past period from the history store",
+        "tidegate history dags/pipelines/flights --warehouse warehouse --from 2013-02-07 --to 2013-02-09 \\\n"
+        '    "SELECT origin, AVG(dep_delay) FROM departures GROUP BY origin"',
+    )
+    history.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR")
+    history.add_argument("query", metavar="SQL")
+    history.add_argument("--warehouse", type=Path, required=True, metavar="DIR")
+    history.add_argument("--from", dest="start", type=instant, required=True, metavar="T")
+    history.add_argument("--to", dest="end", type=instant, required=True, metavar="T")
+    history.add_argument("--confidence", type=float, default=0.95, help="of the interval (default 0.95)")
+    history.add_argument("--json", action="store_true", help="print JSON")
+    history.set_defaults(action=_history)
+
+    report = _command(
+        commands,
+        "report",
+        "write one HTML page: K, accuracy, widths and memory against the promises",
+        "tidegate report dags/pipelines/flights --warehouse warehouse",
+    )
+    report.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR")
+    report.add_argument("--warehouse", type=Path, required=True, metavar="DIR")
+    report.add_argument("--output", type=Path, metavar="FILE", help="default: <warehouse>/<pipeline>/_docs/report.html")
+    report.set_defaults(action=_report)
+    return parser
+
+
+def _command(commands, name: str, summary: str, example: str) -> argparse.ArgumentParser:  # type: ignore[no-untyped-def]
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=summary,
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog=f"example:\n  {example}\n\n{EXIT_CODES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    return parser
+
+
+def _validate(arguments: argparse.Namespace) -> None:
+    from tidegate.declarations import load_pipeline
+
+    pipeline = load_pipeline(arguments.pipeline)
+    print(f"{pipeline.name}: {len(pipeline.streams)} streams and {len(pipeline.queries)} queries, no mistakes")
+
+
+def _explain(arguments: argparse.Namespace) -> None:
+    from tidegate.apps.plan_windows import needs, render
+    from tidegate.declarations import load_pipeline
+    from tidegate.declarations.explain import describe
+
+    pipeline = load_pipeline(arguments.pipeline)
+    print(describe(pipeline))
+    print()
+    print(render(needs(pipeline)))
+
+
+def _plan_windows(arguments: argparse.Namespace) -> None:
+    from tidegate.apps.plan_windows import plan_windows
+
+    try:
+        text = sys.stdin.read() if arguments.instance == "-" else Path(arguments.instance).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{arguments.instance} cannot be read: {error}") from None
+    print(plan_windows(text, arguments.method))
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    from tidegate.apps.run import run
+    from tidegate.declarations import load_pipeline
+    from tidegate.hosts.context import RunContext
+    from tidegate.hosts.intervals import intervals_between
+
+    pipeline = load_pipeline(arguments.pipeline)
+    intervals = intervals_between(pipeline, arguments.start, arguments.end)
+    with RunContext(pipeline, arguments.warehouse, cold_start=arguments.cold_start) as context:
+        run(context, intervals, arguments.stage or STAGES)
+
+
+def _history(arguments: argparse.Namespace) -> None:
+    from tidegate.apps.history import query_history, render
+    from tidegate.declarations import load_pipeline
+
+    pipeline = load_pipeline(arguments.pipeline)
+    result = query_history(
+        pipeline, arguments.warehouse, arguments.query, arguments.start, arguments.end, arguments.confidence
+    )
+    print(json.dumps(result, indent=2, default=str) if arguments.json else render(result))
+
+
+def _report(arguments: argparse.Namespace) -> None:
+    from tidegate.apps.report import run as report
+    from tidegate.declarations import load_pipeline
+
+    print(report(load_pipeline(arguments.pipeline), arguments.warehouse, arguments.output))
+
+
+__all__ = ["USER_ERROR", "main"]
+
+if __name__ == "__main__":
+    sys.exit(main())

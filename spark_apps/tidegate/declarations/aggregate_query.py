@@ -1,0 +1,169 @@
+"""SELECT list, GROUP BY and HAVING of an aggregate query → slots, and answers over the slots."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from tidegate.declarations.answer_names import AnswerNames, given_name
+from tidegate.declarations.expression_types import Typer, render, typed_sql
+from tidegate.declarations.functions import AGGREGATES
+from tidegate.declarations.models import Aggregate, ColumnType, GroupColumn, Output
+from tidegate.declarations.positions import Report
+from tidegate.declarations.scope import Scope, ScopedColumn, Unresolved, offset_of
+
+
+@dataclass
+class AggregateQuery:
+    """Reads the parts of one aggregate query; everything wrong goes into the report."""
+
+    scope: Scope
+    report: Report
+    groups: list[GroupColumn] = field(default_factory=list)
+    aggregates: list[Aggregate] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)
+    having: str | None = None
+
+    def read(self, select: exp.Select) -> None:
+        """Read all parts; afterwards they stand in the fields."""
+        self._read_groups(select.args.get("group"))
+        typer = Typer(self.report, self._leaf)
+        names = AnswerNames(self.scope, self.report, top_k=False)
+        answers: dict[str, exp.Expression] = {}
+        for item in select.expressions:
+            node = item.unalias()
+            kind = typer.value_type(node)
+            name = names.take(item) if kind else given_name(item, self.scope)
+            if name:
+                answers[name.lower()] = node
+            if kind and name:
+                sql = typed_sql(render(node, self._slot), kind, self._slot(node) or node)
+                self.outputs.append(Output(name=name, expression=sql, type=kind))
+        self.scope.answers = tuple(answers)
+        having = select.args.get("having")
+        if having is not None:
+            condition = self._with_answers(having.this, answers)
+            if typer.condition(condition, "HAVING"):
+                self.having = render(condition, self._slot)
+
+    def _read_groups(self, group: exp.Group | None) -> None:
+        if group is None:
+            return
+        if any(value for key, value in group.args.items() if key != "expressions"):
+            self.report.add(offset_of(group), "only plain GROUP BY is supported", "GROUP BY column, column …")
+            return
+        for node in group.expressions:
+            if not isinstance(node, exp.Column):
+                self.report.add(offset_of(node), "GROUP BY takes plain columns", "a column")
+                continue
+            column = self.scope.resolve(node, self.report)
+            if column is not None and self._group_of(column) is None:
+                slot = f"g{len(self.groups)}"
+                self.groups.append(GroupColumn(slot=slot, alias=column.alias, column=column.name, type=column.type))
+
+    def _group_of(self, column: ScopedColumn) -> GroupColumn | None:
+        """The group column that is the same, or is equal by a join."""
+        for group in self.groups:
+            other = ScopedColumn(group.alias, group.column, group.type)
+            if self.scope.representative(other) == self.scope.representative(column) and group.type == column.type:
+                return group
+        return None
+
+    def _leaf(self, node: exp.Expression) -> ColumnType | None:
+        if not isinstance(node, exp.Column):
+            aggregate = self._aggregate(node)
+            return aggregate.type if aggregate else None
+        column = self.scope.resolve(node, self.report)
+        if column is None:
+            return None
+        if self._group_of(column) is None:
+            message = f"column '{node.sql('spark', comments=False)}' is neither aggregated nor grouped"
+            expected = f"GROUP BY {column.alias}.{column.name}, or an aggregate of it"
+            self.report.add(offset_of(node), message, expected)
+            return None
+        return column.type
+
+    def _slot(self, node: exp.Expression) -> exp.Expression | None:
+        """The slot that stands for a column or an aggregate that has been read."""
+        if isinstance(node, exp.Column):
+            found = self.scope.find(node)
+            group = None if isinstance(found, Unresolved) else self._group_of(found)
+            return exp.column(group.slot) if group else None
+        aggregate = self._aggregate(node) if type(node) in AGGREGATES else None
+        return exp.column(aggregate.slot) if aggregate else None
+
+    def _aggregate(self, node: exp.Expression) -> Aggregate | None:
+        """The slot of an aggregate: a new one, unless the same aggregate has one already."""
+        function = AGGREGATES.get(type(node))
+        argument = node.this
+        if function is None or node.args.get("expressions"):
+            message = f"aggregate '{node.sql('spark', comments=False)[:60]}' is not supported"
+            self.report.add(offset_of(node), message, "COUNT(*), COUNT(x), SUM(x), AVG(x), MIN(x) or MAX(x)")
+            return None
+        if isinstance(argument, (exp.Distinct, exp.Order)):
+            what = "DISTINCT" if isinstance(argument, exp.Distinct) else "ORDER BY"
+            self.report.add(offset_of(node), f"{what} in an aggregate is not supported", "the aggregate of all values")
+            return None
+        whole = isinstance(argument, exp.Star) or (isinstance(argument, exp.Literal) and not argument.is_string)
+        if function == "count" and whole:
+            return self._take(function, None, None, "double")
+        if argument is None or isinstance(argument, exp.Star):
+            self.report.add(offset_of(node), f"{function.upper()} needs a value", f"{function.upper()}(column)")
+            return None
+        return self._argument(node, function, argument)
+
+    def _argument(self, node: exp.Expression, function: str, argument: exp.Expression) -> Aggregate | None:
+        kind = Typer(self.report, self._column_leaf).value_type(argument)
+        if kind is None:
+            return None
+        columns = [
+            found for c in argument.find_all(exp.Column) if isinstance(found := self.scope.find(c), ScopedColumn)
+        ]
+        aliases = list(dict.fromkeys(column.alias for column in columns))
+        if len(aliases) != 1:
+            message = "the aggregate names no column"
+            if aliases:
+                message = f"the aggregate is over {' and '.join(aliases)} at once, but joined pairs are not held"
+            self.report.add(offset_of(node), message, "an expression over the columns of one alias")
+            return None
+        if function in ("sum", "avg") and kind not in ("integer", "double"):
+            self.report.add(offset_of(node), f"{function.upper()} of {kind} has no meaning", "a number")
+            return None
+        sql = typed_sql(render(argument, self._bare), kind, argument)
+        return self._take(function, aliases[0], sql, kind if function in ("min", "max") else "double")
+
+    def _column_leaf(self, node: exp.Expression) -> ColumnType | None:
+        if isinstance(node, exp.Column):
+            column = self.scope.resolve(node, self.report)
+            return column.type if column else None
+        self.report.add(offset_of(node), "an aggregate cannot stand inside an aggregate", "an expression over columns")
+        return None
+
+    def _bare(self, node: exp.Expression) -> exp.Expression | None:
+        found = self.scope.find(node) if isinstance(node, exp.Column) else None
+        return exp.column(found.name) if isinstance(found, ScopedColumn) else None
+
+    def _take(self, function: str, alias: str | None, expression: str | None, kind: ColumnType) -> Aggregate:
+        for known in self.aggregates:
+            if (known.function, known.alias, known.expression) == (function, alias, expression):
+                return known
+        slot = f"a{len(self.aggregates)}"
+        new = Aggregate(slot=slot, function=function, alias=alias, expression=expression, type=kind)  # type: ignore[arg-type]
+        self.aggregates.append(new)
+        return new
+
+    def _with_answers(self, condition: exp.Expression, answers: dict[str, exp.Expression]) -> exp.Expression:
+        """HAVING with the answer's names replaced by what they stand for; columns that are grouped come first."""
+
+        def step(node: exp.Expression) -> exp.Expression:
+            if isinstance(node, exp.AggFunc):
+                # A new object ends the descent: inside an aggregate a name is a column.
+                return node.copy()
+            if isinstance(node, exp.Column) and not node.table and node.name.lower() in answers:
+                found = self.scope.find(node)
+                if isinstance(found, Unresolved) or self._group_of(found) is None:
+                    return exp.Paren(this=answers[node.name.lower()].copy())
+            return node
+
+        return condition.copy().transform(step)

@@ -1,0 +1,118 @@
+"""A pipeline, told in plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tidegate.declarations.models import Pipeline, Query, Stream
+from tidegate.declarations.units import show_bytes, show_duration
+
+
+def describe(pipeline: Pipeline) -> str:
+    """Streams and queries of a pipeline as aligned plain text: what is read, what is promised, how often."""
+    facts = [
+        ("owner", pipeline.owner),
+        ("start", f"{pipeline.start:%Y-%m-%d %H:%M} UTC"),
+        ("interval", show_duration(pipeline.interval_s)),
+        ("tick", show_duration(pipeline.tick_s)),
+        ("horizon", f"{show_duration(pipeline.horizon_s)} after a window's end its answer is final"),
+        ("memory budget", f"{show_bytes(pipeline.memory_budget_bytes)} for all windows"),
+        ("process budget", f"{show_bytes(pipeline.process_budget_bytes)} for the JVM and its Python workers"),
+        ("initial slack", show_duration(pipeline.initial_slack_s)),
+        ("new plan", f"when a rate moves by more than {pipeline.rate_change:.6g} of itself"),
+    ]
+    title = f"Pipeline {pipeline.name}" + (f": {pipeline.description}" if pipeline.description else "")
+    parts = ["\n".join([title, *_aligned(facts)])]
+    parts += ["\n".join(_stream_lines(stream)) for stream in pipeline.streams]
+    parts += ["\n".join(_query_lines(query)) for query in pipeline.queries]
+    return "\n\n".join(parts) + "\n"
+
+
+def _aligned(facts: Iterable[tuple[str, str]]) -> list[str]:
+    rows = [(label, text) for label, text in facts if text]
+    width = max(len(label) for label, _ in rows)
+    indent = "\n" + " " * (width + 4)
+    return [f"  {label:<{width}}  {text}".replace("\n", indent) for label, text in rows]
+
+
+def _stream_lines(stream: Stream) -> list[str]:
+    columns = [
+        (column.name, column.type + ("" if column.nullable else ", never null"), column.description)
+        for column in stream.columns
+    ]
+    facts = [
+        ("source", f"{stream.format}, {stream.path}"),
+        ("id", stream.id),
+        ("event time", stream.event_time),
+        ("arrival time", stream.arrival_time or "when its file landed"),
+        ("expected rate", f"{stream.rate * 3600:.6g} tuples per hour"),
+        ("accepted", _accepted(stream)),
+        ("widest window", show_duration(stream.max_width_s) if stream.max_width_s else ""),
+        ("missing file", {"error": "an error", "warn": "a warning", "ignore": "ignored"}[stream.missing_file]),
+        ("history", _history(stream)),
+        ("columns", "\n".join(_table(columns))),
+    ]
+    title = f"Stream {stream.name}" + (f": {stream.description}" if stream.description else "")
+    return [title, *_aligned(facts)]
+
+
+def _accepted(stream: Stream) -> str:
+    early, late = show_duration(stream.max_early_s), show_duration(stream.max_late_s)
+    return f"arrivals from {early} before to {late} after their event time"
+
+
+def _history(stream: Stream) -> str:
+    history = stream.history
+    if history is None:
+        return "none"
+    return (
+        f"leaves of {show_duration(history.leaf_s)}, at most {history.capacity_tuples} sampled tuples, "
+        f"fraction {history.max_fraction:.6g} down to {history.min_fraction:.6g}, {history.merge_leaves} leaves merged"
+    )
+
+
+def _query_lines(query: Query) -> list[str]:
+    windows = [(w.alias, f"last {show_duration(w.range_s)} of {w.stream}") for w in query.windows]
+    joins = [" = ".join(f"{alias}.{column}" for alias, column in joined.columns) for joined in query.join_classes]
+    slots = {g.slot: f"{g.alias}.{g.column}" for g in query.group_by}
+    slots |= {a.slot: f"{a.function.upper()}({_argument(a.alias, a.expression)})" for a in query.aggregates}
+    order = [f"{o.expression} {'descending' if o.descending else 'ascending'}" for o in query.order_by]
+    facts = [
+        ("kind", query.kind.replace("_", "-")),
+        ("windows", "\n".join(_table(windows))),
+        ("where", "\n".join(f"{alias}: {predicate}" for alias, predicate in query.predicates.items())),
+        ("joined on", "\n".join(joins)),
+        ("groups", ", ".join(f"{g.slot} = {slots[g.slot]}" for g in query.group_by)),
+        ("aggregates", ", ".join(f"{a.slot} = {slots[a.slot]}" for a in query.aggregates)),
+        ("having", query.having or ""),
+        ("best", f"{query.limit} by {', '.join(order)}" if order else ""),
+        ("answer", "\n".join(_table([(o.name, o.type, o.expression) for o in query.outputs]))),
+        ("promise", _promise(query)),
+        ("every", show_duration(query.every_s)),
+        ("active", _active(query)),
+    ]
+    about = query.description.split("\n\n")[0].replace("\n", " ")
+    return [f"Query {query.id}" + (f": {about}" if about else ""), *_aligned(facts)]
+
+
+def _argument(alias: str | None, expression: str | None) -> str:
+    return "*" if expression is None else f"{alias}: {expression}"
+
+
+def _promise(query: Query) -> str:
+    if query.error is not None:
+        return f"an error of at most {query.error * 100:.6g}%"
+    if query.accuracy is not None:
+        return f"a mean accuracy of at least {query.accuracy * 100:.6g}%"
+    return "none"
+
+
+def _active(query: Query) -> str:
+    if query.active_from is None or query.active_to is None:
+        return "always"
+    return f"from {query.active_from:%Y-%m-%d %H:%M} to before {query.active_to:%Y-%m-%d %H:%M} UTC"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -1,0 +1,318 @@
+"""The types of expressions, and the expressions as Spark SQL.
+
+Only what is listed here may appear in a query. So each expression has a known type, gives the same value for the same
+tuple whenever it is computed, and cannot fail on a row: a division by zero and a cast that does not fit are NULL.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from sqlglot import exp
+
+from tidegate.declarations.functions import FUNCTIONS, UNSTEADY, function_names
+from tidegate.declarations.models import ColumnType
+from tidegate.declarations.positions import Report, nearest_name
+from tidegate.declarations.scope import offset_of
+from tidegate.declarations.units import UnreadableError, read_instant
+
+ExpressionType = ColumnType | Literal["null"]
+
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod)
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+_MATCHES = (exp.Like, exp.ILike, exp.RegexpLike)
+_NUMBERS = ("integer", "double", "null")
+_CAST_TYPES: dict[str, ColumnType] = {
+    "TINYINT": "integer", "SMALLINT": "integer", "INT": "integer", "BIGINT": "integer", "FLOAT": "double",
+    "DOUBLE": "double", "DECIMAL": "double", "TEXT": "string", "VARCHAR": "string", "BOOLEAN": "boolean",
+    "TIMESTAMP": "timestamp", "TIMESTAMPTZ": "timestamp", "DATE": "date",
+}  # fmt: skip
+_SPARK_TYPES = {"integer": "BIGINT", "double": "DOUBLE", "string": "STRING"}
+_INTERVAL_UNITS = ("SECOND", "MINUTE", "HOUR", "DAY")
+_MAX_INTEGER = 2**63 - 1
+
+Leaf = Callable[[exp.Expression], "ExpressionType | None"]
+
+
+class Typer:
+    """Tells the type of an expression; ``leaf`` tells that of columns and aggregates. None follows a mistake."""
+
+    def __init__(self, report: Report, leaf: Leaf):
+        self.report = report
+        self.leaf = leaf
+
+    def value_type(self, node: exp.Expression) -> ColumnType | None:
+        """The type of an expression that must have one."""
+        kind = self.type_of(node)
+        if kind == "null":
+            self._mistake(node, "NULL has no type", "a value, or CAST(NULL AS DOUBLE)")
+            return None
+        return kind
+
+    def condition(self, node: exp.Expression, clause: str) -> bool:
+        """Whether an expression is a condition without mistakes."""
+        kind = self.type_of(node)
+        if kind not in ("boolean", None):
+            self._mistake(node, f"a condition of {clause} must be true or false, not {kind}", "a comparison")
+        return kind == "boolean"
+
+    def type_of(self, node: exp.Expression) -> ExpressionType | None:
+        """The type of an expression."""
+        match node:
+            case exp.Column() | exp.AggFunc():
+                return self.leaf(node)
+            case exp.Paren():
+                return self.type_of(node.this)
+            case exp.Literal():
+                return self._literal(node)
+            case exp.Boolean():
+                return "boolean"
+            case exp.Null():
+                return "null"
+            case exp.Neg():
+                return self._same(node, self.type_of(node.this), _NUMBERS)
+            case exp.And() | exp.Or():
+                return self._all([node.this, node.expression], ("boolean", "null"), "boolean")
+            case exp.Not():
+                return self._all([node.this], ("boolean", "null"), "boolean")
+            case exp.Is():
+                return self._is(node)
+            case exp.Between():
+                return self._comparable([node.this, node.args["low"], node.args["high"]])
+            case exp.In():
+                return self._in(node)
+            case exp.Case():
+                return self._case(node)
+            case exp.If():
+                return self._if(node)
+            case exp.Coalesce() | exp.Greatest() | exp.Least():
+                return self._unified([node.this, *node.expressions])
+            case exp.Nullif():
+                kind = self.type_of(node.this)
+                return kind if self._comparable([node.this, node.expression]) else None
+            case exp.Cast():
+                return self._cast(node)
+        if isinstance(node, _ARITHMETIC):
+            return self._arithmetic(node)
+        if isinstance(node, _COMPARISONS):
+            return self._comparable([node.this, node.expression])
+        if isinstance(node, _MATCHES):
+            return self._all([node.this, node.expression], ("string", "null"), "boolean")
+        if type(node) in FUNCTIONS:
+            return self._function(node)
+        self._refuse(node)
+        return None
+
+    def _mistake(self, node: exp.Expression, message: str, expected: str = "", nearest: str = "") -> None:
+        self.report.add(offset_of(node), message, expected, nearest)
+
+    def _same(self, node: exp.Expression, kind: ExpressionType | None, allowed: Sequence[str]) -> ExpressionType | None:
+        """The type, if it is one of the allowed ones."""
+        if kind is None or kind in allowed:
+            return kind
+        words = [word for word in allowed if word != "null"]
+        self._mistake(node, f"{_short(node)} is of type {kind}", f"type {' or '.join(words)}")
+        return None
+
+    def _all(self, nodes: Sequence[exp.Expression], allowed: Sequence[str], result: ColumnType) -> ColumnType | None:
+        """``result``, if all nodes are of an allowed type."""
+        kinds = [self._same(node, self.type_of(node), allowed) for node in nodes]
+        return result if all(kinds) else None
+
+    def _literal(self, node: exp.Literal) -> ColumnType | None:
+        if node.is_string:
+            return "string"
+        if not node.this.isdigit():
+            return "double"
+        if len(node.this) > 19 or int(node.this) > _MAX_INTEGER:
+            self._mistake(node, "the number is absurdly large", f"at most {_MAX_INTEGER}")
+            return None
+        return "integer"
+
+    def _arithmetic(self, node: exp.Expression) -> ExpressionType | None:
+        left, right = node.this, node.expression
+        if isinstance(right, exp.Interval) and isinstance(node, (exp.Add, exp.Sub)):
+            return self._shifted(left, right)
+        kinds = [self.type_of(left), self.type_of(right)]
+        if kinds == ["timestamp", "timestamp"] and isinstance(node, exp.Sub):
+            self._mistake(node, "the difference of two timestamps has no plain type", "TIMESTAMPDIFF(MINUTE, from, to)")
+            return None
+        allowed = ("integer", "null") if isinstance(node, exp.IntDiv) else _NUMBERS
+        checked = [self._same(side, kind, allowed) for side, kind in zip((left, right), kinds, strict=True)]
+        if None in checked:
+            return None
+        return "double" if isinstance(node, exp.Div) or "double" in checked else "integer"
+
+    def _shifted(self, left: exp.Expression, interval: exp.Interval) -> ColumnType | None:
+        kind = self._same(left, self.type_of(left), ("timestamp",))
+        unit = interval.args.get("unit")
+        amount = interval.this
+        plain = isinstance(unit, exp.Var) and unit.name.upper().removesuffix("S") in _INTERVAL_UNITS
+        if not plain or not isinstance(amount, exp.Literal) or not re.fullmatch(r"\d{1,9}", amount.this):
+            self._mistake(interval, "the interval cannot be read", "INTERVAL 5 MINUTES")
+            return None
+        return "timestamp" if kind else None
+
+    def _is(self, node: exp.Is) -> ColumnType | None:
+        if isinstance(node.expression, exp.Null):
+            return "boolean" if self.type_of(node.this) else None
+        return self._all([node.this, node.expression], ("boolean", "null"), "boolean")
+
+    def _in(self, node: exp.In) -> ColumnType | None:
+        if any(value for key, value in node.args.items() if key not in ("this", "expressions")) or not node.expressions:
+            self._mistake(node, "IN takes a list of values", "x IN (1, 2)")
+            return None
+        return self._comparable([node.this, *node.expressions])
+
+    def _comparable(self, nodes: Sequence[exp.Expression]) -> ColumnType | None:
+        """Whether all can be compared with the first."""
+        kinds = [self.type_of(node) for node in nodes]
+        if None in kinds:
+            return None
+        for node, kind in zip(nodes[1:], kinds[1:], strict=True):
+            if not self._pair(nodes[0], kinds[0], node, kind):
+                return None
+        return "boolean"
+
+    def _pair(
+        self, left: exp.Expression, left_kind: ExpressionType | None, right: exp.Expression, kind: ExpressionType | None
+    ) -> bool:
+        kinds = {left_kind, kind}
+        if len(kinds) == 1 or "null" in kinds or kinds <= {"integer", "double"} or kinds <= {"timestamp", "date"}:
+            return True
+        for text, other in ((left, kind), (right, left_kind)):
+            if other in ("timestamp", "date") and isinstance(text, exp.Literal) and text.is_string:
+                return self._is_instant(text)
+        self._mistake(right, f"{_short(left)} ({left_kind}) and {_short(right)} ({kind}) cannot be compared")
+        return False
+
+    def _unified(self, nodes: Sequence[exp.Expression]) -> ExpressionType | None:
+        """The one type of all the nodes."""
+        kinds = [self.type_of(node) for node in nodes]
+        if None in kinds:
+            return None
+        distinct = {kind for kind in kinds if kind != "null"}
+        if distinct == {"integer", "double"}:
+            return "double"
+        if len(distinct) > 1:
+            names = ", ".join(sorted(str(kind) for kind in distinct))
+            self._mistake(nodes[0], f"the alternatives are of several types: {names}", "one type")
+            return None
+        return distinct.pop() if distinct else "null"
+
+    def _case(self, node: exp.Case) -> ExpressionType | None:
+        branches = node.args["ifs"]
+        good = True
+        for branch in branches:
+            if node.this is None:
+                good &= self.condition(branch.this, "CASE")
+            else:
+                good &= self._comparable([node.this, branch.this]) is not None
+        default = node.args.get("default")
+        kind = self._unified([branch.args["true"] for branch in branches] + ([default] if default else []))
+        return kind if good else None
+
+    def _if(self, node: exp.If) -> ExpressionType | None:
+        good = self.condition(node.this, "IF")
+        kind = self._unified([n for n in (node.args.get("true"), node.args.get("false")) if n is not None])
+        return kind if good else None
+
+    def _cast(self, node: exp.Cast) -> ColumnType | None:
+        target = node.args["to"]
+        kind = _CAST_TYPES.get(target.this.name if isinstance(target.this, exp.DataType.Type) else "")
+        if kind is None or any(node.args.get(key) for key in ("format", "action", "default")):
+            self._mistake(
+                node, f"cannot cast to {target.sql('spark')}", "BIGINT, DOUBLE, STRING, BOOLEAN, TIMESTAMP or DATE"
+            )
+            return None
+        literal = isinstance(node.this, exp.Literal) and node.this.is_string
+        if literal and kind in ("timestamp", "date") and not self._is_instant(node.this):
+            return None
+        return kind if self.type_of(node.this) else None
+
+    def _is_instant(self, text: exp.Expression) -> bool:
+        try:
+            read_instant(text.this)
+        except UnreadableError as error:
+            self._mistake(text, error.message, error.expected)
+            return False
+        return True
+
+    def _function(self, node: exp.Expression) -> ExpressionType | None:
+        function = FUNCTIONS[type(node)]
+        kinds: list[ExpressionType | None] = []
+        for key, value in node.args.items():
+            arguments = value if isinstance(value, list) else [value]
+            for argument in arguments:
+                if not isinstance(argument, exp.Expression) or isinstance(argument, exp.Var):
+                    continue
+                if key not in function.arguments:
+                    self._mistake(argument, f"{_name(node)} does not take this argument")
+                    return None
+                kinds.append(self._same(argument, self.type_of(argument), (*function.arguments[key], "null")))
+        if not kinds or None in kinds:
+            return None
+        return function.result or kinds[0]
+
+    def _refuse(self, node: exp.Expression) -> None:
+        name = _name(node)
+        if isinstance(node, UNSTEADY) or name in ("NOW", "SHUFFLE", "MONOTONICALLY_INCREASING_ID", "INPUT_FILE_NAME"):
+            self._mistake(node, f"{name} is not deterministic: the same tuples must always give the same answer")
+        elif isinstance(node, exp.Window):
+            self._mistake(node, "window functions (OVER) are not supported", "GROUP BY, or ORDER BY … LIMIT k")
+        elif isinstance(node, exp.Filter):
+            self._mistake(node, "FILTER is not supported", "SUM(CASE WHEN … THEN 1 ELSE 0 END)")
+        elif isinstance(node, exp.Star):
+            self._mistake(node, "'*' is not supported", "the columns by name")
+        elif isinstance(node, exp.Interval):
+            self._mistake(node, "an interval can only be added to a timestamp", "timestamp + INTERVAL 5 MINUTES")
+        elif isinstance(node, exp.Func):
+            nearest = nearest_name(name, [n for n in function_names() if n != name])
+            self._mistake(node, f"function {name} is not supported", "", nearest)
+        else:
+            self._mistake(node, f"{_short(node)} is not supported here")
+
+
+def _name(node: exp.Expression) -> str:
+    if isinstance(node, exp.Anonymous):
+        return str(node.this).upper()[:60]
+    return node.sql_name() if isinstance(node, exp.Func) else type(node).__name__.upper()
+
+
+def _short(node: exp.Expression) -> str:
+    text = node.sql("spark", comments=False)
+    return f"'{text[:57]}...'" if len(text) > 60 else f"'{text}'"
+
+
+def render(node: exp.Expression, replace: Callable[[exp.Expression], exp.Expression | None]) -> str:
+    """Spark SQL of a checked expression; ``replace`` gives what stands for a column or an aggregate, None: itself."""
+
+    def step(part: exp.Expression) -> exp.Expression:
+        if isinstance(part, (exp.Column, exp.AggFunc)):
+            return replace(part) or part
+        if isinstance(part, exp.Literal) and not part.is_string and not part.this.isdigit():
+            # A decimal literal would be a DECIMAL, which no declared column is.
+            return part if "e" in part.this.lower() else exp.Literal.number(f"{part.this}E0")
+        if isinstance(part, (exp.Div, exp.IntDiv, exp.Mod)) and not _is_not_zero(part.expression):
+            if not isinstance(part.expression, exp.Nullif):
+                zero = exp.Literal.number(0)
+                part.set("expression", exp.Nullif(this=part.expression.unnest(), expression=zero))
+        elif isinstance(part, exp.Cast):
+            kind = _CAST_TYPES[part.args["to"].this.name]
+            part.set("to", exp.DataType.build(_SPARK_TYPES.get(kind, kind.upper()), dialect="spark"))
+            if isinstance(part, exp.TryCast):  # what sqlglot reads a written CAST as
+                part.set("safe", True)
+        return part
+
+    return node.copy().transform(step).sql("spark", comments=False)
+
+
+def _is_not_zero(node: exp.Expression) -> bool:
+    return isinstance(node, exp.Literal) and not node.is_string and float(node.this) != 0
+
+
+def typed_sql(sql: str, kind: ColumnType, node: exp.Expression) -> str:
+    """The SQL such that Spark gives exactly the declared type: computed integers may be of fewer bits."""
+    return sql if kind != "integer" or isinstance(node.unnest(), exp.Column) else f"CAST({sql} AS BIGINT)"

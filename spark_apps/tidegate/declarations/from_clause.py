@@ -1,0 +1,134 @@
+"""FROM and JOIN → the windows that a query reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from tidegate.declarations.models import Window
+from tidegate.declarations.names import CLAUSES, refusal
+from tidegate.declarations.positions import Report, nearest_name
+from tidegate.declarations.query_text import WINDOW_SHAPE, QueryText
+from tidegate.declarations.scope import StreamSchema, offset_of
+from tidegate.declarations.units import SECOND_US, show_duration
+
+
+@dataclass
+class From:
+    """What FROM names. ``on``: conditions of JOIN … ON. ``offsets``: where each alias' stream stands."""
+
+    windows: tuple[Window, ...] = ()
+    schemas: dict[str, StreamSchema] = field(default_factory=dict)
+    offsets: dict[str, int] = field(default_factory=dict)
+    on: list[exp.Expression] = field(default_factory=list)
+
+
+def read_from(
+    select: exp.Select,
+    text: QueryText,
+    report: Report,
+    streams: Mapping[str, StreamSchema] | None,
+    tick_us: int | None,
+) -> From | None:
+    """The windows of a query; None if a stream's columns are not known, so that nothing more can be checked."""
+    sources = From()
+    windows: list[Window] = []
+    unused = dict(text.windows)
+    complete = streams is not None
+    tables = [select.args["from_"].this]
+    for join in select.args.get("joins") or ():
+        tables.append(join.this)
+        complete &= _read_join(join, sources, report)
+    named = 0
+    for table in tables:
+        # Parentheses around a table, or joins hung below one, are read as another node or as arguments of the table.
+        if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier) or table.args.get("db"):
+            report.add(offset_of(table), "FROM takes streams by name", WINDOW_SHAPE)
+            complete = False
+            continue
+        named += 1
+        complete &= _check_table(table, report)
+        offset = offset_of(table.this)
+        clause = unused.pop(offset, None)
+        if clause is None:
+            alias_node = table.args.get("alias")
+            misplaced = unused.pop(offset_of(alias_node), None) if alias_node else None
+            where = "stands after the alias" if misplaced else "is missing"
+            report.add(
+                misplaced.offset if misplaced else offset, f"the window of stream '{table.name}' {where}", WINDOW_SHAPE
+            )
+        schema = _schema(table, report, streams)
+        alias = _alias(table, sources, report)
+        if schema is None or alias is None:
+            complete = False
+            continue
+        sources.schemas[alias] = schema
+        sources.offsets[alias] = offset
+        complete &= schema.columns is not None
+        if clause is not None and clause.range_us is not None:
+            if tick_us and clause.range_us % tick_us:
+                message = f"the range {show_duration(clause.range_us / SECOND_US)} is not a multiple of the tick"
+                report.add(clause.offset, message, f"a multiple of {show_duration(tick_us / SECOND_US)}")
+            windows.append(Window(alias=alias, stream=schema.name, range_s=clause.range_us / SECOND_US))
+    if named == len(tables):
+        for clause in unused.values():
+            report.add(clause.offset, "a window must follow a stream's name", WINDOW_SHAPE)
+    sources.windows = tuple(windows)
+    return sources if complete and sources.schemas else None
+
+
+def _read_join(join: exp.Join, sources: From, report: Report) -> bool:
+    for key in ("side", "method"):
+        if join.args.get(key):
+            report.add(offset_of(join.this), f"{join.args[key].upper()} joins are not supported", "an inner join")
+            return False
+    kind, written_on = (join.args.get("kind") or "").upper(), join.args.get("on")
+    if kind not in ("", "INNER", "CROSS"):
+        report.add(offset_of(join.this), f"{kind} joins are not supported", "an inner join")
+        return False
+    if join.args.get("using"):
+        report.add(offset_of(join.args["using"][0]), "USING is not supported", "ON a.x = b.x")
+        return False
+    if written_on is not None:
+        sources.on.append(written_on)
+    return True
+
+
+def _check_table(table: exp.Table, report: Report) -> bool:
+    good = True
+    for key, value in table.args.items():
+        if value and key not in ("this", "alias"):
+            report.add(offset_of(table), f"{key.upper()} after a stream is not supported", WINDOW_SHAPE)
+            good = False
+    alias = table.args.get("alias")
+    if alias is not None and alias.args.get("columns"):
+        report.add(offset_of(table), "an alias cannot rename columns", "stream [60 MINUTES] AS alias")
+        good = False
+    return good
+
+
+def _schema(table: exp.Table, report: Report, streams: Mapping[str, StreamSchema] | None) -> StreamSchema | None:
+    if streams is None:
+        return None
+    name = next((known for known in streams if known.lower() == table.name.lower()), None)
+    if name is None:
+        known = f"one of {', '.join(streams)}"
+        report.add(offset_of(table), f"unknown stream '{table.name}'", known, nearest_name(table.name, streams))
+        return None
+    return streams[name]
+
+
+def _alias(table: exp.Table, sources: From, report: Report) -> str | None:
+    alias = table.alias or table.name
+    offset = offset_of(table.args["alias"]) if table.alias else offset_of(table)
+    problem = refusal(alias, "alias")
+    if problem is None and alias.upper() in CLAUSES:
+        problem = (f"'{alias}' is a word of the query language and cannot name an alias", "another name")
+    if problem is None and any(alias.lower() == known.lower() for known in sources.schemas):
+        problem = (f"two windows are named '{alias}'", "an alias of its own for each: stream [60 MINUTES] AS alias")
+    if problem:
+        report.add(offset, *problem)
+        return None
+    return alias

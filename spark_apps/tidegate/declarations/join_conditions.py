@@ -1,0 +1,141 @@
+"""The conditions of WHERE and ON → predicates on one alias each, and the columns that are joined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+
+from sqlglot import exp
+
+from tidegate.declarations.expression_types import Typer, render
+from tidegate.declarations.models import ColumnType, JoinClass
+from tidegate.declarations.positions import Report
+from tidegate.declarations.scope import Scope, ScopedColumn, Unresolved, offset_of
+
+
+def read_conditions(
+    conditions: Sequence[exp.Expression], scope: Scope, report: Report
+) -> tuple[dict[str, str], tuple[JoinClass, ...]]:
+    """Predicates (alias → Spark SQL over its bare column names) and join classes.
+
+    A condition on several aliases must be an equality of two columns: what else relates two streams would need the
+    pairs themselves, of which there are too many to hold.
+    """
+    equalities: list[tuple[ScopedColumn, ScopedColumn]] = []
+    predicates: dict[str, list[str]] = {}
+
+    def leaf(node: exp.Expression) -> ColumnType | None:
+        if isinstance(node, exp.Column):
+            found = scope.resolve(node, report)
+            return found.type if found else None
+        report.add(offset_of(node), "an aggregate cannot stand in WHERE", "HAVING")
+        return None
+
+    typer = Typer(report, leaf)
+    for condition in (part for whole in conditions for part in _conjuncts(whole)):
+        sides = _joined_columns(condition, scope)
+        if sides is not None:
+            if _comparable(*sides, condition, report):
+                equalities.append(sides)
+            continue
+        if not typer.condition(condition, "WHERE"):
+            continue
+        aliases = _aliases(condition, scope)
+        if not aliases:
+            report.add(offset_of(condition), "the condition names no column", "a condition on the tuples")
+        elif len(aliases) > 1:
+            report.add(
+                offset_of(condition),
+                f"the condition relates {' and '.join(aliases)}, which would need every pair of tuples",
+                f"an equality of plain columns such as {aliases[0]}.x = {aliases[1]}.y, or one alias a condition",
+            )
+        else:
+            predicates.setdefault(aliases[0], []).append(_bare(condition, scope))
+    joined = _classes(equalities)
+    return {a: " AND ".join(predicates[a]) for a in scope.aliases if a in predicates}, joined
+
+
+def check_connected(scope: Scope, classes: Sequence[JoinClass], offsets: dict[str, int], report: Report) -> None:
+    """A mistake for every alias that no equality connects with the first: a cross product."""
+    first, *rest = scope.aliases
+    reached = {first}
+    while True:
+        members = [{alias for alias, _ in joined.columns} for joined in classes]
+        wider = reached.union(*(aliases for aliases in members if aliases & reached))
+        if wider == reached:
+            break
+        reached = wider
+    for alias in rest:
+        if alias not in reached:
+            message = f"'{alias}' is joined with nothing: a cross product of streams is not supported"
+            report.add(offsets[alias], message, f"an equality such as {first}.x = {alias}.y in WHERE")
+
+
+def _conjuncts(condition: exp.Expression) -> list[exp.Expression]:
+    """The parts between the ANDs, in order."""
+    parts: list[exp.Expression] = []
+    stack = [condition]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, exp.And):
+            stack += [node.expression, node.this]
+        elif isinstance(node, exp.Paren) and isinstance(node.this, (exp.And, exp.Paren, exp.EQ)):
+            stack.append(node.this)
+        else:
+            parts.append(node)
+    return parts
+
+
+def _joined_columns(condition: exp.Expression, scope: Scope) -> tuple[ScopedColumn, ScopedColumn] | None:
+    """Both sides of an equality of columns of two aliases."""
+    if not isinstance(condition, exp.EQ):
+        return None
+    left, right = condition.this.unnest(), condition.expression.unnest()
+    if not (isinstance(left, exp.Column) and isinstance(right, exp.Column)):
+        return None
+    found = scope.find(left), scope.find(right)
+    if isinstance(found[0], Unresolved) or isinstance(found[1], Unresolved) or found[0].alias == found[1].alias:
+        return None
+    return found[0], found[1]
+
+
+def _comparable(left: ScopedColumn, right: ScopedColumn, node: exp.Expression, report: Report) -> bool:
+    if left.type == right.type or {left.type, right.type} == {"integer", "double"}:
+        return True
+    message = f"{left.alias}.{left.name} ({left.type}) and {right.alias}.{right.name} ({right.type}) cannot be joined"
+    report.add(offset_of(node), message, "columns of the same type")
+    return False
+
+
+def _aliases(condition: exp.Expression, scope: Scope) -> list[str]:
+    named = {found.alias for c in condition.find_all(exp.Column) if isinstance(found := scope.find(c), ScopedColumn)}
+    return [alias for alias in scope.aliases if alias in named]
+
+
+def _bare(condition: exp.Expression, scope: Scope) -> str:
+    def replace(node: exp.Expression) -> exp.Expression | None:
+        found = scope.find(node) if isinstance(node, exp.Column) else None
+        return exp.column(found.name) if isinstance(found, ScopedColumn) else None
+
+    sql = render(condition, replace)
+    return f"({sql})" if isinstance(condition, exp.Or) else sql
+
+
+def _classes(equalities: Sequence[tuple[ScopedColumn, ScopedColumn]]) -> tuple[JoinClass, ...]:
+    """Equalities closed under transitivity: each class holds all columns that are equal to one another."""
+    groups: list[list[ScopedColumn]] = []
+    for pair in equalities:
+        touched = [group for group in groups if any(column in group for column in pair)]
+        merged = list(dict.fromkeys(column for column in (*(c for group in touched for c in group), *pair)))
+        position = groups.index(touched[0]) if touched else len(groups)
+        groups = [group for group in groups if group not in touched]
+        groups.insert(min(position, len(groups)), merged)
+    slots = count()
+    return tuple(
+        JoinClass(
+            slot=f"j{next(slots)}",
+            columns=tuple((column.alias, column.name) for column in group),
+            type="double" if any(column.type == "double" for column in group) else group[0].type,
+        )
+        for group in groups
+    )

@@ -1,0 +1,252 @@
+"""What a pipeline declares, as frozen models.
+
+These are the only shapes that the rest of Tidegate knows about a user's pipeline: the parser makes them out of
+``pipeline.yml`` and ``queries/*.sql``, everything else reads them. All times are UTC; durations are whole microseconds
+under the hood and seconds (``_s``) where a bare number crosses a boundary.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+ColumnType = Literal["string", "integer", "double", "boolean", "timestamp", "date"]
+QueryKind = Literal["aggregate", "join_aggregate", "top_k"]
+AggregateFunction = Literal["count", "sum", "avg", "min", "max"]
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def to_us(instant: datetime) -> int:
+    """Microseconds since 1970-01-01 UTC, exactly (a float of seconds would lose some)."""
+    return (instant - EPOCH) // timedelta(microseconds=1)
+
+
+def from_us(microseconds: int) -> datetime:
+    """The UTC instant so many microseconds after 1970-01-01."""
+    return EPOCH + timedelta(microseconds=microseconds)
+
+
+class Model(BaseModel):
+    """Frozen and closed: an unknown key is an error, a declared thing never changes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+
+class Column(Model):
+    """One declared column of a stream."""
+
+    name: str
+    type: ColumnType
+    nullable: bool = True
+    description: str = ""
+
+
+class History(Model):
+    """How a stream's past is kept.
+
+    ``leaf_s``: length of one leaf in seconds of event time. ``capacity_tuples``: D, the most tuples that the store of
+    samples holds. ``max_fraction``: f_max, the share of leaving tuples that is sampled at first. ``min_fraction``:
+    leaves whose target falls below lose their samples and keep their exact aggregates. ``merge_leaves``: C, how many
+    consecutive leaves one recursive pass merges. ``seed`` enters the priority hash.
+    """
+
+    leaf_s: int
+    capacity_tuples: int
+    max_fraction: float = 0.9
+    min_fraction: float = 0.001
+    merge_leaves: int = 6
+    seed: int = 0
+
+
+class Stream(Model):
+    """One declared stream of tuples.
+
+    ``path``: a file pattern, relative paths already resolved against the pipeline's folder, environment variables
+    already expanded. ``strftime`` directives in it (``%Y-%m-%dT%H``) name the arrival interval whose tuples a file
+    holds; without any, every file is read in every interval and its records are told apart by their arrival time.
+    ``arrival_time``: the column that holds it, or None: stamped with the time at which the file landed.
+    ``rate``: expected tuples per second, for the plan before anything has been measured.
+    ``max_early_s``: an arrival further before its event time is quarantined. ``max_late_s``: an event time further
+    before its arrival is quarantined. ``max_width_s``: surplus memory never widens the window past it.
+    ``missing_file``: whether an interval without a file is an error of data quality, a warning, or nothing at all.
+    """
+
+    name: str
+    description: str = ""
+    format: Literal["jsonl", "csv", "parquet"]
+    path: str
+    columns: tuple[Column, ...]
+    event_time: str
+    arrival_time: str | None
+    id: str
+    rate: float
+    max_early_s: int
+    max_late_s: int
+    max_width_s: int | None = None
+    missing_file: Literal["error", "warn", "ignore"] = "warn"
+    history: History | None = None
+
+    def column(self, name: str) -> Column:
+        """The declared column of that name; KeyError if there is none."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise KeyError(name)
+
+    @property
+    def numeric_columns(self) -> tuple[str, ...]:
+        """Names of the integer and double columns, in declared order."""
+        return tuple(c.name for c in self.columns if c.type in ("integer", "double"))
+
+
+class Window(Model):
+    """One window that a query reads: ``stream [RANGE range_s] AS alias``."""
+
+    alias: str
+    stream: str
+    range_s: float
+
+
+class Aggregate(Model):
+    """One aggregate that a query needs, in a slot ``a0``, ``a1`` …
+
+    ``alias`` and ``expression`` are None for COUNT(*); otherwise ``expression`` is Spark SQL over the bare column
+    names of that one alias. ``type`` is the result type (avg and sum of doubles: double; count: integer; …).
+    """
+
+    slot: str
+    function: AggregateFunction
+    alias: str | None
+    expression: str | None
+    type: ColumnType
+
+
+class GroupColumn(Model):
+    """One GROUP BY column, in a slot ``g0``, ``g1`` …"""
+
+    slot: str
+    alias: str
+    column: str
+    type: ColumnType
+
+
+class Output(Model):
+    """One column of the answer.
+
+    Aggregates and join-aggregates: ``expression`` is Spark SQL over the slots (``a0``, ``g0`` …). Top-k: over the bare
+    column names of the one stream.
+    """
+
+    name: str
+    expression: str
+    type: ColumnType
+
+
+class JoinClass(Model):
+    """Columns that the WHERE clause equates, one or more an alias: ``j0: a.origin = b.origin``."""
+
+    slot: str
+    columns: tuple[tuple[str, str], ...]  # (alias, column)
+    type: ColumnType
+
+
+class Order(Model):
+    """One ORDER BY term of a top-k query, Spark SQL over the bare column names. NULLs come last."""
+
+    slot: str
+    expression: str
+    descending: bool
+    type: ColumnType
+
+
+class Query(Model):
+    """One continuous query.
+
+    ``predicates``: alias → Spark SQL over that alias' bare column names, applied before the window.
+    ``having``: Spark SQL over the slots (values as emitted). ``error``/``accuracy``: the promise as a fraction (0.02,
+    0.95) or None. ``every_s``: the tick, seconds. ``active_from``/``active_to``: DURATION, half-open, or None.
+    ``text`` is the SQL as written; ``description`` its leading comment.
+    """
+
+    id: str
+    kind: QueryKind
+    text: str
+    description: str
+    windows: tuple[Window, ...]
+    predicates: dict[str, str]
+    join_classes: tuple[JoinClass, ...] = ()
+    group_by: tuple[GroupColumn, ...] = ()
+    aggregates: tuple[Aggregate, ...] = ()
+    outputs: tuple[Output, ...]
+    having: str | None = None
+    order_by: tuple[Order, ...] = ()
+    limit: int | None = None
+    error: float | None = None
+    accuracy: float | None = None
+    every_s: float
+    active_from: datetime | None = None
+    active_to: datetime | None = None
+    priority: int = 0
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """Names of the streams read, each once, in order of first mention."""
+        return tuple(dict.fromkeys(w.stream for w in self.windows))
+
+    def ranges_s(self) -> dict[str, float]:
+        """Stream → widest range that the query names for it, seconds."""
+        ranges: dict[str, float] = {}
+        for window in self.windows:
+            ranges[window.stream] = max(ranges.get(window.stream, 0.0), window.range_s)
+        return ranges
+
+    @property
+    def promised(self) -> float | None:
+        """The promise as a fraction: the tolerated error, or the least accuracy."""
+        return self.error if self.error is not None else self.accuracy
+
+
+class Pipeline(Model):
+    """One declared pipeline.
+
+    ``interval_s``: length of one Airflow interval, ``tick_s``: spacing of the instants at which rates and triggers are
+    evaluated (both divide a day; every EVERY and range is a multiple of the tick). ``horizon_s``: how long after its
+    end a window is final. ``memory_budget_bytes``: M, what all windows may hold together.
+    ``process_budget_bytes``: the most that the JVM and its Python workers may take together.
+    ``initial_slack_s``: K before anything has been measured. ``rate_change``: δ, the relative change of a stream's
+    rate that makes a new plan. ``start``: the first instant that Airflow schedules.
+    """
+
+    name: str
+    folder: Path
+    description: str = ""
+    owner: str
+    start: datetime
+    interval_s: int
+    tick_s: int
+    horizon_s: int
+    memory_budget_bytes: int
+    process_budget_bytes: int
+    initial_slack_s: int = 0
+    rate_change: float = 0.5
+    partitions: int = 2
+    streams: tuple[Stream, ...]
+    queries: tuple[Query, ...]
+
+    def stream(self, name: str) -> Stream:
+        """The declared stream of that name; KeyError if there is none."""
+        for stream in self.streams:
+            if stream.name == name:
+                return stream
+        raise KeyError(name)
+
+    def query(self, query_id: str) -> Query:
+        """The declared query of that id; KeyError if there is none."""
+        for query in self.queries:
+            if query.id == query_id:
+                return query
+        raise KeyError(query_id)

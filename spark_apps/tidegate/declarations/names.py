@@ -1,0 +1,61 @@
+"""Names that a pipeline may give to streams, columns, aliases and answers.
+
+Names compare without regard to letter case, as they do in Spark SQL. A name is refused only where it would clash: with
+the columns that Tidegate itself adds to a table, or with the grammar.
+"""
+
+from __future__ import annotations
+
+import re
+
+MAX_NAME = 63
+
+PARTITION_COLUMN = "interval"
+# Columns that every events_<stream> table has; a declared column may be called so only if it is that very column.
+EVENT_COLUMNS = ("event_id", "event_time", "arrival_time")
+# Columns that history_samples_<stream> puts beside a tuple's own.
+SAMPLE_COLUMNS = ("leaf_start", "u", "fraction", "weight")
+# Columns that answers_<query> and truth_<query> put beside the query's own.
+ANSWER_COLUMNS = (
+    "window_end", "emitted_at", "width_s", "coverage", "support_level", "slack_s", PARTITION_COLUMN,
+)  # fmt: skip
+TOP_K_COLUMNS = ("rank", "event_id")
+
+CLAUSES = ("ERROR", "ACCURACY", "EVERY", "DURATION")
+
+# Words that cannot stand as a bare name in an expression or after FROM.
+_RESERVED_WORDS = """
+    all and anti any as asc between by case cast cross current_date current_timestamp current_user desc distinct div
+    else end except exists false fetch for from full glob group having if ilike in inner insert intersect interval into
+    is join lateral left like limit minus natural not null offset on or order outer qualify rlike right select semi
+    session_user then true try_cast union unnest using values when where window with
+"""
+_RESERVED = frozenset(_RESERVED_WORDS.split())
+
+
+def refusal(name: str, what: str) -> tuple[str, str] | None:
+    """Why a name cannot be used for ``what`` ('column', 'alias' …) and what was expected, or None if it can.
+
+    >>> refusal("dep_delay", "column") is None, refusal("order", "column")[0]
+    (True, "'order' is a reserved word and cannot name a column")
+    """
+    expected = "letters, digits and underscores, a letter first, at most 63 characters"
+    short = name if len(name) <= MAX_NAME else name[:MAX_NAME] + "..."
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,62}", name):
+        return f"'{short}' cannot name {_article(what)}", expected
+    if name.lower() in _RESERVED:
+        return f"'{name}' is a reserved word and cannot name {_article(what)}", "another name"
+    return None
+
+
+def identifier_refusal(name: str, what: str) -> tuple[str, str] | None:
+    """Like `refusal`, for names that become table and folder names: lower snake case."""
+    if not re.fullmatch(r"[a-z][a-z0-9_]{0,62}", name):
+        short = name if len(name) <= MAX_NAME else name[:MAX_NAME] + "..."
+        expected = "lower snake case: a-z, 0-9 and _, a letter first, at most 63 characters"
+        return f"'{short}' cannot name {_article(what)}", expected
+    return refusal(name, what)
+
+
+def _article(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeio' else 'a'} {noun}"

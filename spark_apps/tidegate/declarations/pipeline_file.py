@@ -1,0 +1,145 @@
+"""pipeline.yml → everything of a `Pipeline` except its queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from tidegate.declarations.models import Stream, to_us
+from tidegate.declarations.names import identifier_refusal
+from tidegate.declarations.positions import Report
+from tidegate.declarations.scope import StreamSchema
+from tidegate.declarations.stream_section import Clock, read_streams
+from tidegate.declarations.units import (
+    SECOND_US,
+    UnreadableError,
+    read_bytes,
+    read_fraction,
+    read_instant,
+    read_integer,
+    read_positive_seconds,
+    read_seconds,
+    show_bytes,
+    show_duration,
+    shown,
+)
+from tidegate.declarations.yaml_sections import Section, compose
+
+DAY_S = 86_400
+PIPELINE_KEYS = (
+    "name", "description", "owner", "start", "interval", "tick", "horizon", "memory_budget", "process_budget",
+    "initial_slack", "rate_change", "partitions", "streams",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PipelineFile:
+    """What could be read of pipeline.yml.
+
+    ``values`` are the fields of a `Pipeline` but its streams and queries; some are None if there were mistakes.
+    ``schemas`` is None if the streams could not be read at all, so that queries are checked for their syntax alone.
+    """
+
+    values: dict[str, Any] = field(default_factory=dict)
+    streams: tuple[Stream, ...] = ()
+    schemas: dict[str, StreamSchema] | None = None
+    tick_us: int | None = None
+
+
+def read_pipeline_file(report: Report, folder: Path) -> PipelineFile:
+    """Read pipeline.yml of the (absolute) folder; everything wrong goes into the report."""
+    root = compose(report)
+    if root is None:
+        return PipelineFile()
+    before = len(report.mistakes)
+    section = Section(report, root, "the pipeline", PIPELINE_KEYS)
+    if len(report.mistakes) > before and not any(True for _ in section.items()):
+        return PipelineFile()
+    read = section.read
+    interval_s = read("interval", _interval)
+    tick_s = read("tick", read_positive_seconds)
+    horizon_s = read("horizon", read_positive_seconds)
+    values: dict[str, Any] = {
+        "name": read("name", lambda text: _name(text, folder)),
+        "description": (read("description", str, "", required=False) or "").strip(),
+        "owner": read("owner", str.strip),
+        "start": read("start", lambda text: _start(text, interval_s)),
+        "interval_s": interval_s,
+        "tick_s": tick_s,
+        "horizon_s": horizon_s,
+        "memory_budget_bytes": read("memory_budget", read_bytes),
+        "process_budget_bytes": read("process_budget", read_bytes),
+        "initial_slack_s": read("initial_slack", read_seconds, 0, required=False),
+        "rate_change": read("rate_change", _rate_change, 0.5, required=False),
+        "partitions": read("partitions", lambda text: read_integer(text, 1, 10_000), 2, required=False),
+    }
+    _check_together(report, section, values)
+    clock = Clock(interval_s, tick_s, horizon_s)
+    tick_us = tick_s * SECOND_US if tick_s else None
+    streams_node = section.node("streams")
+    if streams_node is None:
+        return PipelineFile(values, tick_us=tick_us)
+    streams, schemas = read_streams(report, streams_node, folder, clock)
+    return PipelineFile(values, streams, schemas or None, tick_us)
+
+
+def _check_together(report: Report, section: Section, values: dict[str, Any]) -> None:
+    """Rules between keys."""
+
+    def mistake(key: str, message: str, expected: str) -> None:
+        report.add(section.value_offset(key), f"'{key}' in the pipeline: {message}", expected)
+
+    interval_s, tick_s, horizon_s = values["interval_s"], values["tick_s"], values["horizon_s"]
+    slack_s, memory, process = (values[k] for k in ("initial_slack_s", "memory_budget_bytes", "process_budget_bytes"))
+    if interval_s and tick_s and interval_s % tick_s:
+        mistake(
+            "tick", f"{show_duration(tick_s)} does not divide the interval", f"a divisor of {show_duration(interval_s)}"
+        )
+    if interval_s and horizon_s and horizon_s % interval_s:
+        message = f"{show_duration(horizon_s)} is not a multiple of the interval"
+        mistake("horizon", message, f"a multiple of {show_duration(interval_s)}")
+    if slack_s and horizon_s and slack_s > horizon_s:
+        message = f"{show_duration(slack_s)} is longer than the horizon, after which an answer is final"
+        mistake("initial_slack", message, f"at most {show_duration(horizon_s)}")
+    if memory and process and process < memory:
+        message = f"{show_bytes(process)} is less than the memory budget of the windows, which it contains"
+        mistake("process_budget", message, f"more than {show_bytes(memory)}")
+
+
+def _name(text: str, folder: Path) -> str:
+    name = text.strip()
+    problem = identifier_refusal(name, "pipeline")
+    if problem:
+        raise UnreadableError(*problem)
+    if name != folder.name:
+        raise UnreadableError(f"'{name}' is not the name of the pipeline's folder", f"'{folder.name}'")
+    return name
+
+
+def _interval(text: str) -> int:
+    seconds = read_positive_seconds(text)
+    if DAY_S % seconds or seconds % 60:
+        expected = "minutes, hours or a day such as '10 minutes', '1 hour' or '1 day'"
+        raise UnreadableError(f"{shown(text)} does not divide a day, or not into whole minutes", expected)
+    return seconds
+
+
+def _start(text: str, interval_s: int | None) -> datetime:
+    instant = read_instant(text)
+    if interval_s:
+        past = timedelta(microseconds=to_us(instant) % (interval_s * SECOND_US))
+        if past:
+            raise UnreadableError(
+                f"{shown(text)} is not the start of an interval of {show_duration(interval_s)}",
+                f"'{(instant - past).strftime('%Y-%m-%dT%H:%M:%SZ')}'",
+            )
+    return instant
+
+
+def _rate_change(text: str) -> float:
+    fraction = read_fraction(text)
+    if not 0 < fraction <= 10:
+        raise UnreadableError(f"{shown(text)} is out of range", "more than 0% and at most 1000%")
+    return fraction

@@ -1,0 +1,62 @@
+"""A pipeline's folder → a `Pipeline`, or all mistakes of all its files at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tidegate.declarations.errors import DeclarationErrors, Mistake
+from tidegate.declarations.models import Pipeline, Query
+from tidegate.declarations.names import identifier_refusal
+from tidegate.declarations.pipeline_file import PipelineFile, read_pipeline_file
+from tidegate.declarations.positions import Report, read_source
+from tidegate.declarations.query_parser import parse_query
+
+
+def load_pipeline(folder: Path) -> Pipeline:
+    """The pipeline that a folder declares: ``pipeline.yml`` and ``queries/*.sql``.
+
+    Raises:
+        DeclarationErrors: every mistake of every file, in order of file and position.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise DeclarationErrors([Mistake(folder, 1, 1, "there is no such folder", "a pipeline's folder")])
+    absolute = folder.resolve()
+    mistakes: list[Mistake] = []
+    declared = PipelineFile()
+    source = read_source(folder / "pipeline.yml")
+    if isinstance(source, Mistake):
+        mistakes.append(source)
+    else:
+        report = Report(source)
+        declared = read_pipeline_file(report, absolute)
+        mistakes += _in_order(report)
+    queries = _read_queries(folder / "queries", declared, mistakes)
+    if mistakes:
+        raise DeclarationErrors(mistakes)
+    return Pipeline(folder=absolute, streams=declared.streams, queries=queries, **declared.values)
+
+
+def _read_queries(folder: Path, declared: PipelineFile, mistakes: list[Mistake]) -> tuple[Query, ...]:
+    queries: list[Query] = []
+    files = sorted(folder.glob("*.sql")) if folder.is_dir() else []
+    if not files:
+        mistakes.append(Mistake(folder, 1, 1, "the pipeline has no queries", "at least one queries/<id>.sql"))
+    for file in files:
+        problem = identifier_refusal(file.stem, "query")
+        if problem:
+            mistakes.append(Mistake(file, 1, 1, *problem))
+        source = read_source(file)
+        if isinstance(source, Mistake):
+            mistakes.append(source)
+            continue
+        report = Report(source)
+        query = parse_query(file.stem, report, declared.schemas, declared.tick_us)
+        mistakes += _in_order(report)
+        if query is not None:
+            queries.append(query)
+    return tuple(queries)
+
+
+def _in_order(report: Report) -> list[Mistake]:
+    return sorted(report.mistakes, key=lambda mistake: (mistake.line, mistake.column))

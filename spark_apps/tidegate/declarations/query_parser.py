@@ -1,0 +1,218 @@
+"""One query file → a typed `Query`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import ErrorLevel, ParseError
+from sqlglot.tokens import Token
+
+from tidegate.declarations.aggregate_query import AggregateQuery
+from tidegate.declarations.from_clause import read_from
+from tidegate.declarations.join_conditions import check_connected, read_conditions
+from tidegate.declarations.models import Query, QueryKind
+from tidegate.declarations.names import CLAUSES
+from tidegate.declarations.positions import Report, nearest_name
+from tidegate.declarations.query_text import QueryText, split_query, tokenize
+from tidegate.declarations.scope import Scope, StreamSchema, offset_of
+from tidegate.declarations.top_k_query import TopKQuery
+from tidegate.declarations.units import SECOND_US, show_duration
+
+_KEYWORDS = ("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", *CLAUSES)
+MAX_ANSWER_COLUMNS = 200
+_SUPPORTED = frozenset({"expressions", "from_", "joins", "where", "group", "having", "order", "limit"})
+_UNSUPPORTED = {
+    "distinct": ("SELECT DISTINCT", "GROUP BY"),
+    "offset": ("OFFSET", "LIMIT k"),
+    "qualify": ("QUALIFY", "HAVING"),
+    "windows": ("WINDOW", "stream [60 MINUTES]"),
+    "sort": ("SORT BY", "ORDER BY"),
+    "laterals": ("LATERAL VIEW", "streams by name"),
+    "hint": ("a hint", "plain SQL"),
+}
+
+
+def parse_query(
+    query_id: str, report: Report, schemas: Mapping[str, StreamSchema] | None, tick_us: int | None
+) -> Query | None:
+    """The query that the report's file holds, or None after a mistake (the report says which).
+
+    ``schemas`` is None if the streams could not be read, ``tick_us`` if the tick could not: what can be checked without
+    them is checked.
+    """
+    before = len(report.mistakes)
+    try:
+        text = split_query(report)
+        query = _parse(query_id, text, report, schemas, tick_us) if text else None
+    except RecursionError:
+        report.add(0, "the query is nested too deeply", "fewer levels, or shorter chains of operators")
+        query = None
+    return query if len(report.mistakes) == before else None
+
+
+def _parse(
+    query_id: str, text: QueryText, report: Report, schemas: Mapping[str, StreamSchema] | None, tick_us: int | None
+) -> Query | None:
+    _check_every(text, report, tick_us)
+    select = _parse_select(text, report)
+    if select is None or not _check_shape(select, report):
+        return None
+    sources = read_from(select, text, report, schemas, tick_us)
+    if sources is None:
+        return None
+    scope = Scope(sources.schemas)
+    wheres = [select.args["where"].this] if select.args.get("where") else []
+    predicates, scope.classes = read_conditions([*sources.on, *wheres], scope, report)
+    if not report.mistakes:
+        check_connected(scope, scope.classes, sources.offsets, report)
+    parts = _read_kind(select, text, scope, report)
+    if report.mistakes or tick_us is None:
+        return None
+    return Query(
+        id=query_id,
+        text=text.statement,
+        description=text.description,
+        windows=sources.windows,
+        predicates=predicates,
+        join_classes=scope.classes,
+        error=text.error,
+        accuracy=text.accuracy,
+        every_s=(text.every_us or tick_us) / SECOND_US,
+        active_from=text.active_from,
+        active_to=text.active_to,
+        **parts,
+    )
+
+
+def _parse_select(text: QueryText, report: Report) -> exp.Select | None:
+    """Parse with sqlglot: the tree of the plain SELECT; its positions are those of the file."""
+    tokens = tokenize(text.body, report)
+    if tokens is None:
+        return None
+    parser = Dialect.get_or_raise("spark").parser(error_level=ErrorLevel.IMMEDIATE)
+    try:
+        trees = parser.parse(tokens, text.body)
+    except ParseError as error:
+        _report_syntax(error, tokens, report)
+        return None
+    except (ValueError, TypeError, AttributeError, IndexError, KeyError):
+        # Malformed text can trip the parser itself before it knows what it met.
+        report.add(tokens[0].start, "the query cannot be parsed", "SELECT … FROM stream [60 MINUTES] …")
+        return None
+    if len(trees) != 1 or not isinstance(trees[0], exp.Select):
+        report.add(tokens[0].start, "the query cannot be parsed", "SELECT … FROM stream [60 MINUTES] …")
+        return None
+    return trees[0]
+
+
+def _report_syntax(error: ParseError, tokens: list[Token], report: Report) -> None:
+    detail = error.errors[0] if error.errors else {}
+    place = (detail.get("line"), detail.get("col"))
+    index = next((i for i, token in enumerate(tokens) if (token.line, token.col) == place), 0)
+    token, description = tokens[index], str(detail.get("description") or "")
+    nearest = ""
+    # A misspelt keyword is met as a name; what comes after it is what cannot be parsed.
+    for word in tokens[max(index - 1, 0) : index + 1]:
+        if word.text.upper() not in _KEYWORDS and (near := nearest_name(word.text, _KEYWORDS)):
+            token, nearest = word, near
+            break
+    shown = token.text[:60]
+    if description.startswith("Required keyword"):
+        report.add(token.start, f"something is missing after '{shown}'", "", nearest)
+    elif description.startswith("Expect"):
+        expected = description.split(maxsplit=1)[-1].rstrip(".")
+        report.add(token.start, f"cannot be parsed at '{shown}'", expected[:60], nearest)
+    else:
+        report.add(token.start, f"unexpected '{shown}'", "", nearest)
+
+
+def _check_every(text: QueryText, report: Report, tick_us: int | None) -> None:
+    if text.every_us and tick_us and text.every_us % tick_us:
+        tick = show_duration(tick_us / SECOND_US)
+        every = show_duration(text.every_us / SECOND_US)
+        report.add(text.offsets["EVERY"], f"EVERY {every} is not a multiple of the tick", f"a multiple of {tick}")
+
+
+def _check_shape(select: exp.Select, report: Report) -> bool:
+    for key, value in select.args.items():
+        if value and key not in _SUPPORTED:
+            node = value[0] if isinstance(value, list) else value
+            what, expected = _UNSUPPORTED.get(key, (key.strip("_").upper(), "a plain SELECT"))
+            offset = offset_of(node) if isinstance(node, exp.Expression) else offset_of(select)
+            report.add(offset, f"{what} is not supported", expected)
+            return False
+    if not select.args.get("from_"):
+        report.add(offset_of(select), "FROM is missing", "FROM stream [60 MINUTES]")
+        return False
+    if len(select.expressions) > MAX_ANSWER_COLUMNS:
+        offset = offset_of(select.expressions[MAX_ANSWER_COLUMNS])
+        report.add(offset, "the answer has absurdly many columns", f"at most {MAX_ANSWER_COLUMNS}")
+        return False
+    if not select.expressions:
+        report.add(0, "the SELECT list is empty", "columns or aggregates")
+        return False
+    return True
+
+
+def _read_kind(select: exp.Select, text: QueryText, scope: Scope, report: Report) -> dict[str, Any]:
+    """Tell the kind of the query and read what belongs to it."""
+    args = select.args
+    nodes = [*select.expressions, *(args[key] for key in ("having",) if args.get(key))]
+    aggregated = bool(args.get("group")) or any(node.find(exp.AggFunc) for node in nodes)
+    ordered = [args[key] for key in ("order", "limit") if args.get(key)]
+    if aggregated or (len(scope.aliases) > 1 and not ordered):
+        return _read_aggregate(select, text, scope, report)
+    start = offset_of(select)
+    if args.get("having"):
+        report.add(offset_of(args["having"]), "HAVING without aggregates", "WHERE")
+    elif len(scope.aliases) > 1:
+        report.add(start, "a top-k query reads one stream", "aggregates over the join, or one stream")
+    elif len(ordered) < 2:
+        message = "the query neither aggregates nor ranks"
+        if ordered:
+            message = f"a top-k query needs {'LIMIT' if args.get('order') else 'ORDER BY'}"
+        report.add(start, message, "aggregates such as COUNT(*), or ORDER BY … LIMIT k")
+    else:
+        return _read_top_k(select, text, scope, report)
+    return {}
+
+
+def _read_aggregate(select: exp.Select, text: QueryText, scope: Scope, report: Report) -> dict[str, Any]:
+    for key, name in (("order", "ORDER BY"), ("limit", "LIMIT")):
+        node = select.args.get(key)
+        if node:
+            message = f"{name} on aggregates is not supported: an answer is the set of all groups"
+            report.add(offset_of(node), message, f"no {name}")
+    if text.accuracy is not None:
+        report.add(text.offsets["ACCURACY"], "ACCURACY is the promise of a top-k query", "ERROR for aggregates")
+    query = AggregateQuery(scope, report)
+    query.read(select)
+    if not query.aggregates and not report.mistakes:
+        message = "a join without an aggregate would be every pair" if len(scope.aliases) > 1 else "no aggregate"
+        report.add(offset_of(select), message, "COUNT(*), COUNT(x), SUM(x), AVG(x), MIN(x) or MAX(x)")
+    kind: QueryKind = "aggregate" if len(scope.aliases) == 1 else "join_aggregate"
+    return {
+        "kind": kind,
+        "group_by": tuple(query.groups),
+        "aggregates": tuple(query.aggregates),
+        "outputs": tuple(query.outputs),
+        "having": query.having,
+    }
+
+
+def _read_top_k(select: exp.Select, text: QueryText, scope: Scope, report: Report) -> dict[str, Any]:
+    if text.error is not None:
+        report.add(text.offsets["ERROR"], "ERROR is the promise of an aggregate query", "ACCURACY for top-k")
+    query = TopKQuery(scope, report)
+    query.read(select)
+    if text.nulls_first is not None:
+        report.add(text.nulls_first, "NULLS FIRST is not supported: NULLs come last", "NULLS LAST, or nothing")
+    return {
+        "kind": "top_k",
+        "outputs": tuple(query.outputs),
+        "order_by": tuple(query.order_by),
+        "limit": query.limit,
+    }

@@ -1,0 +1,304 @@
+"""The clauses that SQL does not have, cut out of a query's text.
+
+``stream [RANGE 60 MINUTES]`` and the closing ERROR, ACCURACY, EVERY and DURATION are read here and overwritten with
+blanks of equal length. What is left is an ordinary SELECT, in which every position is still that of the text as
+written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import pairwise
+from typing import TypeVar
+
+import sqlglot
+from sqlglot.errors import TokenError
+from sqlglot.tokens import Token, TokenType
+
+from tidegate.declarations.names import CLAUSES
+from tidegate.declarations.positions import Report, nearest_name
+from tidegate.declarations.units import UnreadableError, read_duration_us, read_instant, read_share
+
+T = TypeVar("T")
+
+MAX_BRACKETS = 16
+MAX_WORDS = 10_000
+WINDOW_SHAPE = "'stream [60 MINUTES]' or 'stream [RANGE 60 MINUTES]'"
+DURATION_SHAPE = "DURATION ['2013-01-01', '2013-02-01')"
+
+_OPENING = {TokenType.L_PAREN: TokenType.R_PAREN, TokenType.L_BRACKET: TokenType.R_BRACKET}
+_AFTER_FROM = {TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.ORDER_BY, TokenType.LIMIT}
+_SET_OPERATIONS = {TokenType.UNION, TokenType.INTERSECT, TokenType.EXCEPT}
+# Words after which an expression begins, so that a name that follows is a column and not the start of a clause.
+_OPERAND_WORDS = """
+    SELECT DISTINCT FROM JOIN ON WHERE AND OR NOT BY HAVING WHEN THEN ELSE CASE BETWEEN LIKE ILIKE RLIKE IN IS AS
+    DIV LIMIT
+"""
+_EXPECTS_OPERAND = frozenset(_OPERAND_WORDS.split())
+
+
+@dataclass(frozen=True)
+class WindowClause:
+    """``[60 MINUTES]`` at an offset; the range is None if it could not be read."""
+
+    offset: int
+    range_us: int | None
+
+
+@dataclass
+class QueryText:
+    """A query's text, its own clauses read.
+
+    ``windows``: by the offset at which the stream's name begins. ``nulls_first``: where those words stand.
+    """
+
+    statement: str
+    description: str
+    body: str
+    windows: dict[int, WindowClause] = field(default_factory=dict)
+    offsets: dict[str, int] = field(default_factory=dict)
+    error: float | None = None
+    accuracy: float | None = None
+    every_us: int | None = None
+    active_from: datetime | None = None
+    active_to: datetime | None = None
+    nulls_first: int | None = None
+
+
+def split_query(report: Report) -> QueryText | None:
+    """Cut the text into its own clauses and plain SQL; None if its shape is past reading (the report says why)."""
+    text = report.source.text
+    tokens = tokenize(text, report)
+    if tokens is None:
+        return None
+    if len(tokens) > MAX_WORDS:
+        report.add(tokens[MAX_WORDS].start, "the query is absurdly long", f"at most {MAX_WORDS} words and signs")
+        return None
+    tokens = _single_statement(tokens, report)
+    if not tokens or not _is_plain_select(tokens, report) or not _brackets_are_shallow(tokens, report):
+        return None
+    nulls_first = [a.start for a, b in pairwise(tokens) if (a.text.upper(), b.text.upper()) == ("NULLS", "FIRST")]
+    statement = text[tokens[0].start : tokens[-1].end + 1]
+    query = QueryText(statement=statement, description=leading_comment(text), body=text)
+    query.nulls_first = nulls_first[0] if nulls_first else None
+    before = len(report.mistakes)
+    begin = _clauses_begin(tokens)
+    blanks = [*_read_windows(tokens[:begin], query, report)]
+    if begin < len(tokens):
+        _read_clauses(tokens[begin:], query, report)
+        blanks.append((tokens[begin].start, tokens[-1].end + 1))
+    # Anything past the statement (its semicolon) is blanked as well.
+    blanks.append((tokens[-1].end + 1, len(text)))
+    for start, end in blanks:
+        gap = "".join(c if c in "\r\n" else " " for c in query.body[start:end])
+        query.body = query.body[:start] + gap + query.body[end:]
+    shape_lost = any("is not closed" in mistake.message for mistake in report.mistakes[before:])
+    return None if shape_lost else query
+
+
+def tokenize(text: str, report: Report) -> list[Token] | None:
+    """The tokens, or None if a string, name or comment is not closed."""
+    try:
+        return list(sqlglot.tokenize(text, dialect="spark"))
+    except (TokenError, RecursionError) as error:
+        cause = str(error.__cause__ or error)
+        match = re.match(r"Missing (.+) from \d+:(\d+)", cause)
+        if match:
+            report.add(int(match[2]), f"{match[1]} is not closed", f"a closing {match[1]}")
+        elif text.rfind("/*") > text.rfind("*/"):
+            report.add(text.rfind("/*"), "a comment is not closed", "a closing */")
+        else:
+            report.add(getattr(error, "end", None) or 0, "the text cannot be cut into words", "SQL")
+        return None
+
+
+def leading_comment(text: str) -> str:
+    """The ``--`` lines before the statement, as markdown; a blank line parts paragraphs."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        stripped = line.strip()
+        if stripped and not stripped.startswith("--"):
+            break
+        lines.append(stripped.removeprefix("--").removeprefix(" "))
+    return "\n".join(lines).strip()
+
+
+def _single_statement(tokens: list[Token], report: Report) -> list[Token]:
+    """The tokens before the first semicolon; a mistake if there are none, or more statements after it."""
+    if all(token.token_type is TokenType.SEMICOLON for token in tokens):
+        tokens = []
+    if not tokens:
+        report.add(0, "the file holds no query", "one SELECT statement")
+        return []
+    for index, token in enumerate(tokens):
+        if token.token_type is TokenType.SEMICOLON:
+            rest = [t for t in tokens[index:] if t.token_type is not TokenType.SEMICOLON]
+            if rest:
+                report.add(rest[0].start, "the file holds several statements", "one statement a file")
+            return tokens[:index]
+    return tokens
+
+
+def _is_plain_select(tokens: list[Token], report: Report) -> bool:
+    first = tokens[0]
+    if first.token_type is TokenType.WITH:
+        report.add(first.start, "WITH is not supported", "one SELECT over streams")
+        return False
+    if first.token_type is not TokenType.SELECT:
+        nearest = nearest_name(first.text, ["SELECT"])
+        report.add(first.start, f"a query cannot begin with '{first.text[:60]}'", "SELECT", nearest)
+        return False
+    for token in tokens[1:]:
+        if token.token_type in _SET_OPERATIONS:
+            report.add(token.start, f"{token.text.upper()} is not supported", "one SELECT over streams")
+            return False
+        if token.token_type is TokenType.SELECT:
+            report.add(token.start, "subqueries are not supported", "streams by name")
+            return False
+    return True
+
+
+def _brackets_are_shallow(tokens: list[Token], report: Report) -> bool:
+    depth = 0
+    for token in tokens:
+        if token.token_type in _OPENING:
+            depth += 1
+        elif token.token_type in _OPENING.values():
+            depth -= 1
+        if depth > MAX_BRACKETS:
+            report.add(token.start, "the expression is nested too deeply", f"at most {MAX_BRACKETS} levels of brackets")
+            return False
+    return True
+
+
+def _clauses_begin(tokens: list[Token]) -> int:
+    """Index of the first word of the closing clauses; the number of tokens if there are none.
+
+    ``error`` and the like may also name columns: a clause begins only where an expression has just ended.
+    """
+    depth, after_from = 0, False
+    for index, token in enumerate(tokens):
+        if token.token_type in _OPENING:
+            depth += 1
+        elif token.token_type in _OPENING.values():
+            depth -= 1
+        elif token.token_type is TokenType.FROM:
+            after_from = True
+        elif after_from and depth == 0 and _is_clause(token) and _ends_operand(tokens[index - 1]):
+            return index
+    return len(tokens)
+
+
+def _is_clause(token: Token) -> bool:
+    return token.token_type is not TokenType.STRING and token.text.upper() in CLAUSES
+
+
+def _ends_operand(token: Token) -> bool:
+    if token.token_type in (TokenType.STRING, TokenType.NUMBER, TokenType.IDENTIFIER, *_OPENING.values()):
+        return True
+    words = token.text.upper().split()
+    return bool(words) and words[-1].replace("_", "a").isalnum() and words[-1] not in _EXPECTS_OPERAND
+
+
+def _read_windows(tokens: list[Token], query: QueryText, report: Report) -> list[tuple[int, int]]:
+    """Read every ``[…]`` between FROM and WHERE; the spans to blank."""
+    spans: list[tuple[int, int]] = []
+    index = next((i for i, t in enumerate(tokens) if t.token_type is TokenType.FROM), len(tokens))
+    depth = 0
+    while index < len(tokens):
+        token = tokens[index]
+        if depth == 0 and token.token_type in _AFTER_FROM:
+            break
+        if token.token_type in (TokenType.L_PAREN, TokenType.R_PAREN):
+            depth += 1 if token.token_type is TokenType.L_PAREN else -1
+        if token.token_type is TokenType.L_BRACKET and depth == 0:
+            end = index + 1
+            while end < len(tokens) and tokens[end].token_type not in (TokenType.R_BRACKET, *_AFTER_FROM):
+                end += 1
+            if end == len(tokens) or tokens[end].token_type is not TokenType.R_BRACKET:
+                report.add(token.start, "the window is not closed", WINDOW_SHAPE)
+                return spans
+            range_us = _read_range(tokens[index + 1 : end], token, report)
+            query.windows[tokens[index - 1].start] = WindowClause(token.start, range_us)
+            spans.append((token.start, tokens[end].end + 1))
+            index = end
+        index += 1
+    return spans
+
+
+def _read_range(inner: list[Token], bracket: Token, report: Report) -> int | None:
+    if inner and inner[0].text.upper() == "RANGE":
+        inner = inner[1:]
+    if not inner:
+        report.add(bracket.start, "the window names no range", WINDOW_SHAPE)
+        return None
+    word = inner[0].text.upper()
+    if word in ("ROWS", "TUMBLING", "TUMBLE", "HOP", "HOPPING", "SESSION", "SLIDING"):
+        report.add(inner[0].start, f"{word} windows are not supported; a window slides over time", WINDOW_SHAPE)
+        return None
+    duration = _convert(inner, read_duration_us, report)
+    if duration == 0:
+        report.add(inner[0].start, "a range of 0 holds nothing", WINDOW_SHAPE)
+    return duration or None
+
+
+def _convert(tokens: list[Token], convert: Callable[[str], T], report: Report) -> T | None:
+    """Convert the text that the tokens span; None after a mistake."""
+    try:
+        return convert(report.source.text[tokens[0].start : tokens[-1].end + 1])
+    except UnreadableError as error:
+        report.add(tokens[0].start, error.message, error.expected, error.nearest)
+        return None
+
+
+def _read_clauses(tokens: list[Token], query: QueryText, report: Report) -> None:
+    starts = [i for i, token in enumerate(tokens) if _is_clause(token)]
+    for start, end in zip(starts, [*starts[1:], len(tokens)], strict=True):
+        keyword, values = tokens[start], tokens[start + 1 : end]
+        name = keyword.text.upper()
+        if name in query.offsets:
+            report.add(keyword.start, f"{name} is given twice")
+            continue
+        query.offsets[name] = keyword.start
+        if not values:
+            shape = {"DURATION": DURATION_SHAPE, "EVERY": "EVERY 5 MINUTES"}.get(name, f"{name} 5%")
+            report.add(keyword.start, f"{name} has no value", shape)
+        elif misplaced := [token for token in values if token.token_type in _AFTER_FROM]:
+            word = misplaced[0].text.upper()
+            report.add(
+                misplaced[0].start, f"{word} stands after {name}", f"{word} before ERROR, ACCURACY, EVERY, DURATION"
+            )
+        elif name == "ERROR":
+            query.error = _convert(values, read_share, report)
+        elif name == "ACCURACY":
+            query.accuracy = _convert(values, read_share, report)
+        elif name == "EVERY":
+            query.every_us = _convert(values, read_duration_us, report)
+            if query.every_us == 0:
+                report.add(values[0].start, "EVERY 0 never ends", "EVERY 5 MINUTES")
+        else:
+            _read_duration(values, query, report)
+
+
+def _read_duration(values: list[Token], query: QueryText, report: Report) -> None:
+    shape = [TokenType.L_BRACKET, TokenType.STRING, TokenType.COMMA, TokenType.STRING, TokenType.R_PAREN]
+    types = [token.token_type for token in values]
+    if types != shape:
+        closed = types[:4] == shape[:4] and types[4:] == [TokenType.R_BRACKET]
+        message = "DURATION is half-open: its end does not belong to it" if closed else "DURATION cannot be read"
+        report.add(values[-1].start if closed else values[0].start, message, DURATION_SHAPE)
+        return
+
+    def instant(token: Token) -> datetime | None:
+        try:
+            return read_instant(token.text)
+        except UnreadableError as error:
+            report.add(token.start, error.message, error.expected)
+            return None
+
+    query.active_from, query.active_to = instant(values[1]), instant(values[3])
+    if query.active_from and query.active_to and query.active_from >= query.active_to:
+        report.add(values[1].start, "DURATION ends before it begins", DURATION_SHAPE)

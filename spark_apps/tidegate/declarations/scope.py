@@ -1,0 +1,113 @@
+"""The names that a query can see: its aliases and their columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from tidegate.declarations.models import ColumnType, JoinClass
+from tidegate.declarations.positions import Report, nearest_name
+
+
+def offset_of(node: exp.Expression) -> int:
+    """The offset at which an expression begins in the text, or what holds it if the parser kept none (NULL, ?)."""
+    holder: exp.Expr | None = node
+    while holder is not None:
+        starts = [int(n.meta["start"]) for n in holder.walk() if n._meta and "start" in n.meta]
+        if starts:
+            return min(starts)
+        holder = holder.parent
+    return 0
+
+
+@dataclass(frozen=True)
+class StreamSchema:
+    """What queries need to know of a stream; ``columns`` is None if they could not be read (a mistake says why)."""
+
+    name: str
+    columns: dict[str, ColumnType] | None
+
+
+@dataclass(frozen=True)
+class ScopedColumn:
+    """One column as the query sees it."""
+
+    alias: str
+    name: str
+    type: ColumnType
+
+
+@dataclass(frozen=True)
+class Unresolved:
+    """Why a name means nothing here."""
+
+    message: str
+    expected: str = ""
+    nearest: str = ""
+
+
+@dataclass
+class Scope:
+    """Aliases in order of FROM.
+
+    ``classes``: the join classes, once the WHERE clause has been read. ``answers``: names of the answer's columns, once
+    the SELECT list has been read, to suggest.
+    """
+
+    aliases: dict[str, StreamSchema]
+    classes: tuple[JoinClass, ...] = ()
+    answers: tuple[str, ...] = ()
+
+    def find(self, column: exp.Column) -> ScopedColumn | Unresolved:
+        """The column that a name means.
+
+        An unqualified name must be a column of one alias; of several, only if the WHERE clause equates them all, as in
+        the papers' ``SELECT location, COUNT(*) FROM A, B WHERE A.location = B.location``.
+        """
+        if column.args.get("db") or isinstance(column.this, exp.Star):
+            return Unresolved(f"'{column.sql('spark', comments=False)}' is not a column", "column, or alias.column")
+        if column.table:
+            return self._qualified(column.table, column.name)
+        found = [c for alias in self.aliases if (c := self._column(alias, column.name))]
+        if not found:
+            known = [name for schema in self.aliases.values() for name in schema.columns or ()] + [*self.answers]
+            known = [name for name in known if name.lower() != column.name.lower()]
+            return Unresolved(f"unknown column '{column.name}'", "", nearest_name(column.name, known))
+        if len(found) == 1 or len({(self.representative(c), c.type) for c in found}) == 1:
+            return found[0]
+        choices = " or ".join(f"{c.alias}.{c.name}" for c in found)
+        return Unresolved(f"column '{column.name}' is ambiguous", choices)
+
+    def resolve(self, column: exp.Column, report: Report) -> ScopedColumn | None:
+        """Like `find`; a name that means nothing is a mistake."""
+        found = self.find(column)
+        if isinstance(found, Unresolved):
+            report.add(offset_of(column), found.message, found.expected, found.nearest)
+            return None
+        return found
+
+    def representative(self, column: ScopedColumn) -> tuple[str, str]:
+        """The same for all columns of a join class, unlike for any other column."""
+        own = (column.alias, column.name)
+        return next((joined.columns[0] for joined in self.classes if own in joined.columns), own)
+
+    def _qualified(self, table: str, name: str) -> ScopedColumn | Unresolved:
+        alias = next((a for a in self.aliases if a.lower() == table.lower()), None)
+        if alias is None:
+            called = [a for a, schema in self.aliases.items() if schema.name.lower() == table.lower()]
+            if called:
+                return Unresolved(
+                    f"stream '{table}' goes by its alias here", " or ".join(f"{a}.{name}" for a in called)
+                )
+            return Unresolved(f"unknown alias '{table}'", "", nearest_name(table, self.aliases))
+        schema = self.aliases[alias]
+        nearest = nearest_name(name, schema.columns or ())
+        owner = alias if alias == schema.name else f"{alias} ({schema.name})"
+        return self._column(alias, name) or Unresolved(f"unknown column '{name}' of {owner}", "", nearest)
+
+    def _column(self, alias: str, name: str) -> ScopedColumn | None:
+        for known, kind in (self.aliases[alias].columns or {}).items():
+            if known.lower() == name.lower():
+                return ScopedColumn(alias, known, kind)
+        return None

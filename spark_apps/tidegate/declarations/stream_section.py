@@ -1,0 +1,255 @@
+"""The ``streams:`` part of pipeline.yml."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+
+from tidegate.declarations.models import Column, ColumnType, History, Stream
+from tidegate.declarations.names import EVENT_COLUMNS, PARTITION_COLUMN, SAMPLE_COLUMNS, identifier_refusal, refusal
+from tidegate.declarations.positions import Report, nearest_name
+from tidegate.declarations.scope import StreamSchema
+from tidegate.declarations.units import (
+    UnreadableError,
+    read_fraction,
+    read_integer,
+    read_positive_seconds,
+    read_rate,
+    read_seconds,
+    read_share,
+    show_duration,
+    shown,
+)
+from tidegate.declarations.yaml_sections import Section, read_scalar
+
+COLUMN_TYPES: tuple[str, ...] = get_args(ColumnType)
+STREAM_KEYS = (
+    "description", "format", "path", "columns", "id", "event_time", "arrival_time", "rate", "max_early", "max_late",
+    "max_width", "missing_file", "history",
+)  # fmt: skip
+COLUMN_KEYS = ("type", "description", "nullable")
+HISTORY_KEYS = ("leaf", "capacity", "max_fraction", "min_fraction", "merge_leaves", "seed")
+LANDED = "landed"
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The pipeline's times that streams refer to; None if they could not be read."""
+
+    interval_s: int | None
+    tick_s: int | None
+    horizon_s: int | None
+
+
+@dataclass
+class StreamSection:
+    """Reads one stream; everything wrong goes into the report."""
+
+    report: Report
+    name: str
+    section: Section
+    folder: Path
+    clock: Clock
+    columns: dict[str, Column] = field(default_factory=dict)
+    columns_known: bool = True
+
+    def schema(self) -> StreamSchema:
+        """The columns for the queries, None if any of them is in doubt."""
+        known = {column.name: column.type for column in self.columns.values()}
+        return StreamSchema(self.name, known if known and self.columns_known else None)
+
+    def read(self) -> Stream | None:
+        """The stream, or None after a mistake."""
+        before = len(self.report.mistakes)
+        read = self.section.read
+        self._read_columns()
+        values: dict[str, Any] = {
+            "name": self.name,
+            "description": (read("description", str, "", required=False) or "").strip(),
+            "format": read("format", one_of("jsonl", "csv", "parquet")),
+            "path": read("path", self._path),
+            "id": self._role("id", ("string", "integer")),
+            "event_time": self._role("event_time", ("timestamp",)),
+            "arrival_time": self._role("arrival_time", ("timestamp",), or_landed=True),
+            "rate": read("rate", read_rate),
+            "max_early_s": read("max_early", read_seconds, 0, required=False),
+            "max_late_s": read("max_late", read_seconds, self.clock.horizon_s, required=False),
+            "max_width_s": read("max_width", self._width, required=False),
+            "missing_file": read("missing_file", one_of("error", "warn", "ignore"), "warn", required=False),
+            "history": self._history(),
+        }
+        self._check_column_clashes(values)
+        # A misspelt key is one mistake, not two, so its value may be missing without a new one.
+        needed = ("format", "path", "id", "event_time", "arrival_time", "rate", "max_late_s")
+        if len(self.report.mistakes) > before or any(values[key] is None for key in needed):
+            return None
+        if values["arrival_time"] == LANDED and LANDED not in self.columns:
+            values["arrival_time"] = None
+        return Stream(columns=tuple(self.columns.values()), **values)
+
+    def _read_columns(self) -> None:
+        node = self.section.node("columns")
+        if node is None:
+            self.columns_known = False
+            return
+        columns = Section(self.report, node, f"columns of stream '{self.name}'")
+        lower: dict[str, str] = {}
+        for name, offset, value in columns.items():
+            problem = refusal(name, "column")
+            if problem:
+                self.report.add(offset, *problem)
+                self.columns_known = False
+                continue
+            if name.lower() in lower:
+                self.report.add(offset, f"columns '{lower[name.lower()]}' and '{name}' differ in letter case only")
+                continue
+            lower[name.lower()] = name
+            column = self._column(name, value)
+            if column is None:
+                self.columns_known = False
+            else:
+                self.columns[name] = column
+        if not lower and self.columns_known:
+            self.report.add(columns.offset, f"stream '{self.name}' has no columns", "at least one 'name: type'")
+            self.columns_known = False
+
+    def _column(self, name: str, node: yaml.Node) -> Column | None:
+        title = f"column '{name}'"
+        if not isinstance(node, yaml.MappingNode):
+            kind = read_scalar(self.report, node, title, one_of(*COLUMN_TYPES))
+            return Column(name=name, type=kind) if kind else None  # type: ignore[arg-type]
+        section = Section(self.report, node, title, COLUMN_KEYS)
+        kind = section.read("type", one_of(*COLUMN_TYPES))
+        nullable = section.read("nullable", one_of("true", "false"), "true", required=False)
+        description = section.read("description", str, "", required=False)
+        if not kind:
+            return None
+        return Column(name=name, type=kind, nullable=nullable != "false", description=description or "")  # type: ignore[arg-type]
+
+    def _role(self, key: str, types: tuple[ColumnType, ...], or_landed: bool = False) -> str | None:
+        """The declared column that plays a role, of one of the types that the role takes."""
+        name = self.section.read(key, str.strip)
+        if name is None or not self.columns_known or (or_landed and name == LANDED and name not in self.columns):
+            return name
+        offset = self.section.value_offset(key)
+        expected = f"a declared column of type {' or '.join(types)}" + (f", or '{LANDED}'" if or_landed else "")
+        column = self.columns.get(name)
+        if column is None:
+            nearest = nearest_name(name, [*self.columns, *([LANDED] if or_landed else [])])
+            self.report.add(offset, f"'{key}': {shown(name)} is not a declared column", expected, nearest)
+        elif column.type not in types:
+            self.report.add(offset, f"'{key}': column '{name}' is of type {column.type}", expected)
+        return name
+
+    def _check_column_clashes(self, values: dict[str, Any]) -> None:
+        """Columns that Tidegate adds to a stream's tables must not meet declared ones of another meaning."""
+        own = dict(zip(EVENT_COLUMNS, ("id", "event_time", "arrival_time"), strict=True))
+        columns = self.section.node("columns", required=False)
+        if not isinstance(columns, yaml.MappingNode):
+            return
+        for key_node, _ in columns.value:
+            name = key_node.value
+            if not isinstance(name, str):
+                continue
+            offset, lower = key_node.start_mark.index, name.lower()
+            if lower == PARTITION_COLUMN:
+                continue  # refused already: a reserved word
+            if lower in own and values[own[lower]] not in (None, name):
+                role = own[lower]
+                message = f"column '{name}' would clash with the column '{lower}' that holds '{values[role]}'"
+                self.report.add(offset, message, f"another name, or '{role}: {name}'")
+            elif lower in SAMPLE_COLUMNS and "history" in self.section:
+                message = f"column '{name}' would clash with the column '{lower}' of the history samples"
+                self.report.add(offset, message, "another name")
+
+    def _path(self, text: str) -> str:
+        """The file pattern, relative to the pipeline's folder; its directives must tell the intervals apart."""
+        path = text.strip()
+        directives = set(re.findall(r"%(.?)", path.replace("%%", "")))
+        unknown = sorted(directives - set("YmdjHMS"))
+        if unknown:
+            raise UnreadableError(f"unknown directive '%{unknown[0]}' in {shown(path)}", "%Y, %m, %d, %j, %H, %M or %S")
+        if directives and self.clock.interval_s:
+            needed = ["Y"] + ([] if "j" in directives else ["m", "d"])
+            needed += [d for d, unit_s in (("H", 86_400), ("M", 3_600)) if self.clock.interval_s % unit_s]
+            missing = [f"%{d}" for d in needed if d not in directives]
+            if missing:
+                raise UnreadableError(
+                    f"{shown(path)} is the same for several intervals", f"{', '.join(missing)} in it as well"
+                )
+        return path if "://" in path else os.path.normpath(self.folder / path)
+
+    def _width(self, text: str) -> int:
+        seconds, tick_s = read_positive_seconds(text), self.clock.tick_s
+        if tick_s and seconds % tick_s:
+            expected = f"a multiple of {show_duration(tick_s)}"
+            raise UnreadableError(f"{shown(text)} is not a multiple of the tick", expected)
+        return seconds
+
+    def _history(self) -> History | None:
+        node = self.section.node("history", required=False)
+        if node is None:
+            return None
+        section = Section(self.report, node, f"history of stream '{self.name}'", HISTORY_KEYS)
+        if not isinstance(node, yaml.MappingNode):
+            return None
+        leaf_s = section.read("leaf", read_positive_seconds)
+        capacity = section.read("capacity", lambda text: read_integer(text, 1, 10**12))
+        most = section.read("max_fraction", read_share, 0.9, required=False)
+        least = section.read("min_fraction", read_fraction, 0.001, required=False)
+        merge_leaves = section.read("merge_leaves", lambda text: read_integer(text, 2, 10_000), 6, required=False)
+        seed = section.read("seed", lambda text: read_integer(text, 0, 2**53), 0, required=False)
+        if least is not None and most is not None and least > most:
+            offset = section.value_offset("min_fraction")
+            self.report.add(offset, "'min_fraction' is larger than 'max_fraction'", f"at most {most * 100:.6g}%")
+        if None in (leaf_s, capacity, most, least, merge_leaves, seed):
+            return None
+        return History(
+            leaf_s=leaf_s,  # type: ignore[arg-type]
+            capacity_tuples=capacity,  # type: ignore[arg-type]
+            max_fraction=most,  # type: ignore[arg-type]
+            min_fraction=least,  # type: ignore[arg-type]
+            merge_leaves=merge_leaves,  # type: ignore[arg-type]
+            seed=seed,  # type: ignore[arg-type]
+        )
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    """A converter that takes exactly the given words."""
+
+    def convert(text: str) -> str:
+        word = text.strip()
+        if word not in words:
+            nearest = nearest_name(word, words)
+            raise UnreadableError(f"{shown(word)} is not known", f"one of {', '.join(words)}", nearest)
+        return word
+
+    return convert
+
+
+def read_streams(
+    report: Report, node: yaml.Node, folder: Path, clock: Clock
+) -> tuple[tuple[Stream, ...], dict[str, StreamSchema]]:
+    """All streams that are free of mistakes, and the schemas of all that are named."""
+    streams: list[Stream] = []
+    schemas: dict[str, StreamSchema] = {}
+    section = Section(report, node, "streams")
+    names = list(section.items())
+    if isinstance(node, yaml.MappingNode) and not names:
+        report.add(section.offset, "the pipeline has no streams", "at least one stream")
+    for name, offset, value in names:
+        problem = identifier_refusal(name, "stream")
+        if problem:
+            report.add(offset, *problem)
+        own = StreamSection(report, name, Section(report, value, f"stream '{name}'", STREAM_KEYS), folder, clock)
+        stream = own.read() if isinstance(value, yaml.MappingNode) else None
+        schemas[name] = own.schema()
+        if stream is not None and not problem:
+            streams.append(stream)
+    return tuple(streams), schemas

@@ -1,0 +1,219 @@
+"""The tables that a pipeline's stages write: names, columns and types, in one place.
+
+These are the contract with analysts, tests and other engines: names and meaning stay. Every table has one partition
+per interval, ``interval=<start>``; the column ``interval`` is part of the path, not of the files.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from tidegate.declarations.models import ColumnType, Pipeline, Query, Stream
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+WIDTHS = pa.map_(pa.string(), pa.float64())
+
+ARROW_TYPES: dict[ColumnType, pa.DataType] = {
+    "string": pa.string(),
+    "integer": pa.int64(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "timestamp": TIMESTAMP,
+    "date": pa.date32(),
+}
+
+STREAM_KEYS = ("event_id", "event_time", "arrival_time")
+LEAF_AGGREGATES: tuple[tuple[str, pa.DataType], ...] = (
+    ("count", pa.int64()),
+    ("sum", pa.float64()),
+    ("min", pa.float64()),
+    ("max", pa.float64()),
+    ("sum_squares", pa.float64()),
+)
+
+_COMMON: dict[str, list[tuple[str, pa.DataType]]] = {
+    "quarantine": [
+        ("stream", pa.string()),
+        ("arrival_time", TIMESTAMP),
+        ("reason", pa.string()),
+        ("column", pa.string()),
+        ("record", pa.string()),
+    ],
+    "source_files": [
+        ("stream", pa.string()),
+        ("path", pa.string()),
+        ("status", pa.string()),
+        ("bytes", pa.int64()),
+        ("modified", TIMESTAMP),
+        ("rows", pa.int64()),
+    ],
+    "stream_rates": [
+        ("stream", pa.string()),
+        ("tick", TIMESTAMP),
+        ("tuples", pa.int64()),
+        ("rate", pa.float64()),
+        ("tuple_bytes", pa.float64()),
+    ],
+    "window_plan": [
+        ("stream", pa.string()),
+        ("effective_from", TIMESTAMP),
+        ("support_level", pa.string()),
+        ("width_s", pa.float64()),
+        ("min_width_s", pa.float64()),
+        ("max_width_s", pa.float64()),
+        ("byte_rate", pa.float64()),
+        ("planned_bytes", pa.float64()),
+        ("group_id", pa.int64()),
+        ("slot_offset_s", pa.float64()),
+        ("slot_s", pa.float64()),
+        ("period_s", pa.float64()),
+        ("trigger", pa.string()),
+    ],
+    "accuracy": [
+        ("query", pa.string()),
+        ("window_end", TIMESTAMP),
+        ("metric", pa.string()),
+        ("value", pa.float64()),
+        ("promised", pa.float64()),
+        ("kept", pa.bool_()),
+        ("slack_s", pa.float64()),
+        ("width_s", WIDTHS),
+    ],
+    "slack_plan": [
+        ("query", pa.string()),
+        ("effective_from", TIMESTAMP),
+        ("slack_s", pa.float64()),
+        ("accuracy_target", pa.float64()),
+        ("accuracy_expected", pa.float64()),
+        ("oracle_slack_s", pa.float64()),
+        ("windows", pa.int64()),
+        ("method", pa.string()),
+    ],
+    "needed_slack": [
+        ("query", pa.string()),
+        ("window_end", TIMESTAMP),
+        ("event_id", pa.string()),
+        ("slack_s", pa.float64()),
+    ],
+    "error_width_plan": [
+        ("query", pa.string()),
+        ("stream", pa.string()),
+        ("effective_from", TIMESTAMP),
+        ("tolerated_error", pa.float64()),
+        ("slack_width_s", pa.float64()),
+        ("coverage", pa.float64()),
+    ],
+    "history_passes": [
+        ("stream", pa.string()),
+        ("pass_time", TIMESTAMP),
+        ("tuples_before", pa.int64()),
+        ("leaf_start", TIMESTAMP),
+        ("leaf_end", TIMESTAMP),
+        ("fraction", pa.float64()),
+    ],
+    "run_metrics": [
+        ("app", pa.string()),
+        ("query", pa.string()),
+        ("started_at", TIMESTAMP),
+        ("seconds", pa.float64()),
+        ("rows_in", pa.int64()),
+        ("rows_out", pa.int64()),
+        ("rows_late", pa.int64()),
+        ("rows_quarantined", pa.int64()),
+        ("peak_state_bytes", pa.int64()),
+        ("memory_budget_bytes", pa.int64()),
+        ("peak_process_bytes", pa.int64()),
+        ("process_budget_bytes", pa.int64()),
+    ],
+    "quality_results": [
+        ("table", pa.string()),
+        ("expectation", pa.string()),
+        ("query", pa.string()),
+        ("severity", pa.string()),
+        ("success", pa.bool_()),
+        ("promised", pa.float64()),
+        ("measured", pa.float64()),
+        ("detail", pa.string()),
+        ("window_end", TIMESTAMP),
+    ],
+}
+
+
+def schema(pipeline: Pipeline, table: str) -> pa.Schema:
+    """The Arrow schema of a table of this pipeline, without ``interval``; KeyError for an unknown table."""
+    if table in _COMMON:
+        return pa.schema(_COMMON[table])
+    if table == "history_leaves":
+        return _leaves_schema(pipeline)
+    prefix, _, name = table.partition("_")
+    if prefix == "events":
+        return pa.schema(_tuple_fields(pipeline.stream(name)))
+    if prefix == "answers":
+        return _answers_schema(pipeline.query(name))
+    if prefix == "truth":
+        return _truth_schema(pipeline.query(name))
+    if table.startswith("history_samples_"):
+        stream = pipeline.stream(table.removeprefix("history_samples_"))
+        own = [("leaf_start", TIMESTAMP), ("u", pa.float64()), ("fraction", pa.float64()), ("weight", pa.float64())]
+        return pa.schema([*own, *_tuple_fields(stream)])
+    raise KeyError(table)
+
+
+def tables(pipeline: Pipeline) -> tuple[str, ...]:
+    """Names of all tables of this pipeline, in the order in which the stages write them."""
+    with_history = [s.name for s in pipeline.streams if s.history is not None]
+    return (
+        *(f"events_{s.name}" for s in pipeline.streams),
+        *_COMMON,
+        *(f"answers_{q.id}" for q in pipeline.queries),
+        *(f"truth_{q.id}" for q in pipeline.queries),
+        *(("history_leaves",) if with_history else ()),
+        *(f"history_samples_{name}" for name in with_history),
+    )
+
+
+def _tuple_fields(stream: Stream) -> list[tuple[str, pa.DataType]]:
+    keys = [("event_id", pa.string()), ("event_time", TIMESTAMP), ("arrival_time", TIMESTAMP)]
+    declared = [(c.name, ARROW_TYPES[c.type]) for c in stream.columns if c.name not in STREAM_KEYS]
+    return [*keys, *declared]
+
+
+def _output_fields(query: Query) -> list[tuple[str, pa.DataType]]:
+    return [(o.name, ARROW_TYPES[o.type]) for o in query.outputs]
+
+
+def _answers_schema(query: Query) -> pa.Schema:
+    fields = [("window_end", TIMESTAMP), ("emitted_at", TIMESTAMP), *_top_k_fields(query), *_output_fields(query)]
+    return pa.schema(
+        [
+            *fields,
+            ("width_s", WIDTHS),
+            ("coverage", pa.float64()),
+            ("support_level", pa.string()),
+            ("slack_s", pa.float64()),
+        ]
+    )
+
+
+def _truth_schema(query: Query) -> pa.Schema:
+    return pa.schema([("window_end", TIMESTAMP), *_top_k_fields(query), *_output_fields(query)])
+
+
+def _top_k_fields(query: Query) -> list[tuple[str, pa.DataType]]:
+    if query.kind != "top_k":
+        return []
+    selected = {o.name for o in query.outputs}
+    return [("rank", pa.int64()), *([] if "event_id" in selected else [("event_id", pa.string())])]
+
+
+def _leaves_schema(pipeline: Pipeline) -> pa.Schema:
+    numeric = dict.fromkeys(c for s in pipeline.streams if s.history is not None for c in s.numeric_columns)
+    fields: list[tuple[str, pa.DataType]] = [
+        ("stream", pa.string()),
+        ("leaf_start", TIMESTAMP),
+        ("leaf_end", TIMESTAMP),
+        ("tuples", pa.int64()),
+        ("sampled", pa.int64()),
+        ("fraction", pa.float64()),
+    ]
+    return pa.schema([*fields, *((f"{c}_{name}", type_) for c in numeric for name, type_ in LEAF_AGGREGATES)])

@@ -1,0 +1,174 @@
+"""Which windows an interval answers, and the tables that the answers go to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tidegate.declarations.models import Pipeline, Query, to_us
+from tidegate.declarations.tables import TIMESTAMP, WIDTHS
+from tidegate.hosts.context import RunContext, StageRun
+from tidegate.hosts.intervals import Interval, interval_holding
+from tidegate.hosts.plans import PlanHistory
+from tidegate.hosts.queries import Answered, answer
+from tidegate.hosts.session import suit_to_size
+from tidegate.hosts.slacks import SlackHistory
+from tidegate.operators.schedule import Int64s, Schedule, ticks_between
+
+# Jobs are short next to the time Spark takes to start one, so a few at once fill the cores.
+_QUERIES_AT_ONCE = 3
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The windows that a query answers in some intervals: the schedule, and what each answer says of itself."""
+
+    schedule: Schedule
+    coverage: np.ndarray
+    widths_s: Mapping[str, np.ndarray]
+    support_level: np.ndarray
+    slack_us: Int64s
+
+    def as_arrow(self, pipeline: Pipeline) -> pa.Table:
+        """A row a window: window_index, interval (of the emission) and the answer's own columns."""
+        schedule = self.schedule
+        aliases = list(self.widths_s)
+        widths = [[(alias, float(self.widths_s[alias][i])) for alias in aliases] for i in range(len(schedule))]
+        return pa.table(
+            {
+                "window_index": pa.array(np.arange(len(schedule)), pa.int64()),
+                "interval": [interval_holding(pipeline, int(us)).label for us in schedule.emit_us],
+                "window_end": pa.array(schedule.window_end_us, pa.int64()).cast(pa.timestamp("us")).cast(TIMESTAMP),
+                "emitted_at": pa.array(schedule.emit_us, pa.int64()).cast(pa.timestamp("us")).cast(TIMESTAMP),
+                "width_s": pa.array(widths, WIDTHS),
+                "coverage": self.coverage,
+                "support_level": pa.array(self.support_level.tolist(), pa.string()),
+                "slack_s": self.slack_us / 1e6,
+            }
+        )
+
+
+def active(query: Query, ends_us: Int64s, first_tick_us: int | None) -> Int64s:
+    """The window ends at which the query is asked: within its DURATION, and after its streams began."""
+    keep = ends_us >= (first_tick_us if first_tick_us is not None else np.iinfo(np.int64).max)
+    if query.active_from is not None:
+        keep &= ends_us >= to_us(query.active_from)
+    if query.active_to is not None:
+        keep &= ends_us < to_us(query.active_to)
+    return ends_us[keep]
+
+
+def emitted_windows(
+    query: Query, plans: PlanHistory, slacks: SlackHistory, intervals: Sequence[Interval]
+) -> Windows | None:
+    """The windows whose instant of emission lies in the intervals; None if there are none."""
+    start_us, end_us = intervals[0].start_us, intervals[-1].end_us
+    longest_us = plans.pipeline.horizon_s * 1_000_000
+    ends_us = ticks_between(start_us - longest_us, end_us, round(query.every_s * 1e6))
+    ends_us = active(query, ends_us, plans.first_tick_us(query))
+    emit_us = ends_us + slacks.slack_us(query, ends_us)
+    ends_us = ends_us[(emit_us >= start_us) & (emit_us < end_us)]
+    if len(ends_us) == 0:
+        return None
+    ranges_us = {w.alias: round(w.range_s * 1e6) for w in query.windows}
+    lower_us = {w.alias: plans.lower_us(w.stream, ends_us) for w in query.windows}
+    schedule = Schedule.from_ticks(ends_us, slacks.slack_us(query, ends_us), ranges_us, lower_us)
+    widths_us = {alias: schedule.width_us(alias) for alias in ranges_us}
+    coverage = np.ones(len(schedule))
+    for alias, range_us in ranges_us.items():
+        coverage = coverage * (widths_us[alias] / range_us)
+    return Windows(
+        schedule,
+        coverage,
+        {alias: width / 1e6 for alias, width in widths_us.items()},
+        plans.support_level(query, schedule.window_end_us),
+        schedule.emit_us - schedule.window_end_us,
+    )
+
+
+def read_events(context: RunContext, query: Query, schedule: Schedule) -> dict[str, DataFrame]:
+    """Stream → the tuples that the schedule's windows can need; UserError if an interval has not been ingested."""
+    pipeline, warehouse = context.pipeline, context.warehouse
+    newest = interval_holding(pipeline, int(schedule.emit_us.max())).label
+    frames = {}
+    for window in query.windows:
+        stream = pipeline.stream(window.stream)
+        lower_us = min(int(schedule.lower_us[w.alias].min()) for w in query.windows if w.stream == stream.name)
+        oldest = interval_holding(pipeline, lower_us - stream.max_early_s * 1_000_000).label
+        table = f"events_{stream.name}"
+        labels = [label for label in warehouse.labels(table) if oldest <= label <= newest]
+        frames[stream.name] = warehouse.read_spark(context.spark, table, labels)
+    return frames
+
+
+def answer_windows(context: RunContext, query: Query, schedule: Schedule, coverage: np.ndarray) -> Answered:
+    """The answers of a schedule's windows, from the warehouse's tuples."""
+    pipeline = context.pipeline
+    events = read_events(context, query, schedule)
+    tick_us = pipeline.tick_s * 1_000_000
+    return answer(context.spark, query, schedule, coverage, events, pipeline.partitions, tick_us)
+
+
+def write_answers(
+    context: RunContext, stage: StageRun, queries: Sequence[Query], intervals: Sequence[Interval]
+) -> None:
+    """Answer the queries' windows that are emitted in the intervals, and put the answers into their tables."""
+    pipeline, warehouse = context.pipeline, context.warehouse
+    labels = [interval.label for interval in intervals]
+    warehouse.require("window_plan", labels, "ingest")
+    plans = PlanHistory.load(warehouse, intervals[0].start_us - pipeline.horizon_s * 1_000_000)
+    slacks = SlackHistory.load(warehouse, _slack_labels(warehouse.labels("slack_plan"), pipeline, intervals))
+    rows_in = {
+        (s, interval): warehouse.rows(f"events_{s}", interval.label)
+        for s in {s for q in queries for s in q.streams}
+        for interval in intervals
+    }
+
+    suit_to_size(context.spark, sum(rows_in.values()))
+
+    def one(query: Query) -> str:
+        table = f"answers_{query.id}"
+        windows = emitted_windows(query, plans, slacks, intervals)
+        peak = 0
+        if windows is None:
+            counts = dict.fromkeys(intervals, 0)
+            for interval in intervals:
+                stage.commit.put_arrow(table, interval, warehouse.schema(table).empty_table())
+        else:
+            answered = answer_windows(context, query, windows.schedule, windows.coverage)
+            about = context.spark.createDataFrame(windows.as_arrow(pipeline))
+            frame = answered.frame.join(F.broadcast(about), "window_index")
+            counts = stage.commit.put_spark(table, frame, intervals, sort_columns(query))
+            peak = answered.peak_state_bytes
+        for interval in intervals:
+            read = sum(rows_in[s, interval] for s in query.streams)
+            stage.record(interval, query.id, rows_in=read, rows_out=counts[interval], peak_state_bytes=peak)
+        return f"{query.id}: {0 if windows is None else len(windows.schedule)} windows, {sum(counts.values())} rows"
+
+    with ThreadPoolExecutor(max_workers=_QUERIES_AT_ONCE) as threads:
+        for done in threads.map(one, queries):
+            context.progress(f"{stage.stage}: {done}")
+
+
+def sort_columns(query: Query) -> tuple[str, ...]:
+    """By which columns a query's answers are sorted within a partition: a total order of the rows."""
+    if query.kind == "top_k":
+        return "emitted_at", "window_end", "rank"
+    return "emitted_at", "window_end", *(o.name for o in query.outputs)
+
+
+def _slack_labels(labels: Sequence[str], pipeline: Pipeline, intervals: Sequence[Interval]) -> list[str]:
+    """The intervals whose slack plans can be in effect at a window that is emitted in ``intervals``.
+
+    A plan written for an interval is in effect from its end; the newest one before the range reaches into it.
+    """
+    oldest = interval_holding(pipeline, intervals[0].start_us - pipeline.horizon_s * 1_000_000).label
+    last = intervals[-1].label
+    before = [label for label in labels if label < oldest][-1:]
+    return [*before, *(label for label in labels if oldest <= label < last)]

@@ -1,0 +1,71 @@
+"""How much memory an application really took: the peak of its whole process tree."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+_PROC = Path("/proc")
+
+
+def application_root() -> int:
+    """The process at the root of this application: the submitting JVM under spark-submit, else this process."""
+    return os.getppid() if "PYSPARK_GATEWAY_PORT" in os.environ else os.getpid()
+
+
+def tree_bytes(root: int) -> int:
+    """Proportional set size of a process and all its descendants, bytes; 0 where /proc is not there.
+
+    PSS shares common pages among those who map them, so the sum counts no page twice.
+    """
+    children: dict[int, list[int]] = {}
+    for entry in _PROC.glob("[0-9]*"):
+        try:
+            # The second field is the command in brackets, which may hold spaces: the parent stands behind the last.
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            continue
+        children.setdefault(parent, []).append(int(entry.name))
+    total, todo = 0, [root]
+    while todo:
+        process = todo.pop()
+        todo.extend(children.get(process, ()))
+        total += _pss_bytes(process)
+    return total
+
+
+def _pss_bytes(process: int) -> int:
+    try:
+        for line in (_PROC / str(process) / "smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        return 0
+    return 0
+
+
+class ProcessMeter:
+    """Samples the process tree in a thread of its own; ``peak_bytes`` is the largest sum seen."""
+
+    def __init__(self, every_s: float = 0.5):
+        self.peak_bytes = 0
+        self._every_s = every_s
+        self._root = application_root()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True, name="process-meter")
+
+    def _sample(self) -> None:
+        while True:
+            self.peak_bytes = max(self.peak_bytes, tree_bytes(self._root))
+            if self._stop.wait(self._every_s):
+                return
+
+    def __enter__(self) -> ProcessMeter:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self.peak_bytes = max(self.peak_bytes, tree_bytes(self._root))

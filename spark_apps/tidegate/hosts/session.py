@@ -1,0 +1,73 @@
+"""The Spark session that every stage runs in."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from typing import TYPE_CHECKING
+
+from tidegate.declarations.models import Pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_JVM_SHARE = 0.5
+_LEAST_JVM_BYTES = 512 * 2**20
+_MOST_JVM_BYTES = 2 * 2**30
+# Intervals are short: the second compiler never earns back what it costs. For heavy jobs set TIDEGATE_JAVA_OPTIONS.
+_JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Duser.timezone=UTC"
+_CODEGEN_PAYS_FROM_ROWS = 500_000
+
+
+def start_session(pipeline: Pipeline, app: str) -> SparkSession:
+    """A Spark session with Tidegate's settings.
+
+    Under spark-submit the master and the resources are the command line's; otherwise they are
+    ``TIDEGATE_SPARK_MASTER`` (default ``local[2]``) and half of the pipeline's process budget for the JVM's heap.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    # pyarrow warns on every start without it.
+    os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(f"tidegate-{pipeline.name}-{app}")
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        heap = min(max(int(pipeline.process_budget_bytes * _JVM_SHARE), _LEAST_JVM_BYTES), _MOST_JVM_BYTES)
+        builder = (
+            builder.master(os.environ.get("TIDEGATE_SPARK_MASTER", "local[2]"))
+            .config("spark.driver.memory", f"{heap // 2**20}m")
+            .config("spark.driver.extraJavaOptions", os.environ.get("TIDEGATE_JAVA_OPTIONS", _JAVA_OPTIONS))
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.driver.host", "localhost")
+            .config("spark.sql.warehouse.dir", os.path.join(tempfile.gettempdir(), "tidegate-spark-warehouse"))
+        )
+    settings = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.shuffle.partitions": str(pipeline.partitions),
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+        "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
+        "spark.sql.streaming.stopTimeout": "30s",
+        "spark.sql.streaming.metricsEnabled": "false",
+    }
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def suit_to_size(spark: SparkSession, rows: int) -> None:
+    """Have Spark interpret its plans for few rows and compile them for many; the results are the same.
+
+    Compiling the plan of one stage takes seconds; interpreting it costs about a microsecond a row and expression.
+    """
+    compiled = rows >= _CODEGEN_PAYS_FROM_ROWS
+    spark.conf.set("spark.sql.codegen.wholeStage", str(compiled).lower())
+    spark.conf.set("spark.sql.codegen.factoryMode", "FALLBACK" if compiled else "NO_CODEGEN")

@@ -1,0 +1,125 @@
+"""Which files hold an interval's tuples, and how their records are read as strings or typed columns."""
+
+from __future__ import annotations
+
+import csv
+import glob
+import io
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidegate.declarations.models import EPOCH, Stream, from_us, to_us
+from tidegate.hosts.intervals import Interval
+
+# Finest first: the unit of a pattern is that of its finest directive.
+_UNITS = (
+    ("%S", timedelta(seconds=1)),
+    ("%M", timedelta(minutes=1)),
+    ("%H", timedelta(hours=1)),
+    ("%d", timedelta(days=1)),
+    ("%j", timedelta(days=1)),
+)
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One file as it was when listed. Its tuples arrived in [``period_start_us``, ``period_end_us``), or, where the
+    pattern names no time, at any time (both None)."""
+
+    path: Path
+    bytes: int
+    modified_us: int
+    period_start_us: int | None
+    period_end_us: int | None
+
+    def changed(self) -> bool:
+        """Whether the file is another now than when it was listed."""
+        try:
+            status = self.path.stat()
+        except FileNotFoundError:
+            return True
+        return (status.st_size, status.st_mtime_ns // 1000) != (self.bytes, self.modified_us)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """One expansion of a stream's pattern and the files that match it."""
+
+    pattern: str
+    period_start_us: int | None
+    files: tuple[SourceFile, ...]
+
+
+def pattern_unit(pattern: str) -> timedelta | None:
+    """How much arrival time one file of the pattern holds; None if the pattern names no time."""
+    for directive, unit in _UNITS:
+        if directive in pattern:
+            return unit
+    return None
+
+
+def expected_files(stream: Stream, intervals: Sequence[Interval]) -> Iterator[Expected]:
+    """Every file name that the stream's pattern asks for in the intervals' range, with the files that are there."""
+    unit = pattern_unit(stream.path)
+    if unit is None:
+        yield Expected(stream.path, None, tuple(_listed(stream.path, None, None)))
+        return
+    start, end = intervals[0].start, intervals[-1].end
+    instant = start - (start - EPOCH) % unit
+    while instant < end:
+        pattern = instant.strftime(stream.path)
+        first, last = to_us(instant), to_us(instant + unit)
+        yield Expected(pattern, first, tuple(_listed(pattern, first, last)))
+        instant += unit
+
+
+def _listed(pattern: str, start_us: int | None, end_us: int | None) -> Iterator[SourceFile]:
+    for name in sorted(glob.glob(pattern)):
+        path = Path(name)
+        if path.is_file() and not path.name.startswith((".", "_")):
+            status = path.stat()
+            yield SourceFile(path, status.st_size, status.st_mtime_ns // 1000, start_us, end_us)
+
+
+def header_of(stream: Stream, file: SourceFile) -> tuple[str, ...] | pa.Schema | None:
+    """The column names of a CSV file, the schema of a Parquet file, () for JSON lines; None if it has no content.
+
+    Raises ValueError with the reason if the file cannot be read at all.
+    """
+    if file.bytes == 0:
+        return None
+    if stream.format == "jsonl":
+        return ()
+    if stream.format == "parquet":
+        try:
+            return pq.read_schema(file.path)
+        except (pa.ArrowException, OSError) as error:
+            raise ValueError(str(error).splitlines()[0]) from None
+    with open(file.path, "rb") as opened:
+        line = opened.readline().decode("utf-8-sig", errors="replace").rstrip("\r\n")
+    names = tuple(name.strip() for name in next(csv.reader(io.StringIO(line)), []))
+    if not names or len(set(names)) != len(names) or not all(names):
+        raise ValueError(f"its first line does not name every column once: {line[:200]!r}")
+    return names
+
+
+def as_glob(files: Sequence[SourceFile]) -> str:
+    """One path for Spark's file source that matches exactly these files, all of one folder."""
+    # Braces even around a single name: a plain path would be taken for a base folder.
+    names = ",".join(_escaped(file.path.name) for file in files)
+    return os.path.join(_escaped(os.path.dirname(files[0].path)), "{" + names + "}")
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"\\{c}" if c in "\\*?[]{}," else c for c in text)
+
+
+def modified_at(file: SourceFile) -> datetime:
+    """When the file landed."""
+    return from_us(file.modified_us)

@@ -1,0 +1,60 @@
+"""Accuracy by definition, to test against: plain loops over rows of Python values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+Row = dict[str, Any]
+
+
+def hit_rate(answers: Sequence[Row], truth: Sequence[Row], windows: Sequence[Any]) -> list[float]:
+    """Per window |answer ∩ truth| / |truth|; 1 where the truth is empty."""
+    rates = []
+    for window in windows:
+        named = {row["event_id"] for row in answers if row["window_end"] == window}
+        winners = {row["event_id"] for row in truth if row["window_end"] == window}
+        rates.append(len(named & winners) / len(winners) if winners else 1.0)
+    return rates
+
+
+def relative_error(
+    answers: Sequence[Row], truth: Sequence[Row], windows: Sequence[Any], groups: Sequence[str], values: Sequence[str]
+) -> list[float]:
+    """Per window the largest relative error of any value; a missing or extra group counts 1."""
+    errors = []
+    for window in windows:
+        answered, true = (
+            {tuple(row[name] for name in groups): row for row in rows if row["window_end"] == window}
+            for rows in (answers, truth)
+        )
+        largest = 1.0 if answered.keys() != true.keys() else 0.0
+        for group in answered.keys() & true.keys():
+            for name in values:
+                largest = max(largest, _value_error(answered[group][name], true[group][name]))
+        errors.append(largest)
+    return errors
+
+
+def needed_slack_on_grid(errors: Sequence[float], grid_s: Sequence[float], tolerated: float) -> float:
+    """The least K of the grid such that for it and all larger ones the error is tolerated; else the largest."""
+    for position, slack_s in enumerate(grid_s):
+        if all(error <= tolerated for error in errors[position:]):
+            return slack_s
+    return grid_s[-1]
+
+
+def least_covering(needed_s: Sequence[float], hits: int) -> int:
+    """The least whole number of seconds that covers so many of the needed slacks."""
+    slack_s = 0
+    while sum(needed <= slack_s for needed in needed_s) < hits:
+        slack_s += 1
+    return slack_s
+
+
+def _value_error(answer: Any, true: Any) -> float:
+    if answer == true:
+        return 0.0
+    if answer is None or true is None or isinstance(true, str) or true == 0:
+        return 1.0
+    return abs(answer - true) / abs(true)

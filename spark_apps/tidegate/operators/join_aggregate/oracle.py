@@ -1,0 +1,58 @@
+"""Join-aggregates by definition, to test against: every combination of tuples of every window, one by one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+from tidegate.operators.join_aggregate.spec import Spec
+from tidegate.operators.schedule import Schedule
+
+
+def answers(spec: Spec, schedule: Schedule, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The partial answers that the operator owes, in any order, from rows like those of its batches."""
+    result = []
+    for window in range(len(schedule)):
+        contents = [
+            [
+                row
+                for row in rows
+                if row["side"] == index
+                and row["arrival_us"] <= schedule.emit_us[window]
+                and schedule.lower_us[side.alias][window] <= row["event_us"] < schedule.window_end_us[window]
+            ]
+            for index, side in enumerate(spec.sides)
+        ]
+        groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        for combination in product(*contents):
+            joined = _join(spec, combination)
+            if joined is not None:
+                groups.setdefault(tuple(joined[name] for name in spec.groups), []).append(joined)
+        for group, members in groups.items():
+            row = {"window_index": window, **dict(zip(spec.groups, group, strict=True)), "pairs": len(members)}
+            for measure in spec.aggregates:
+                values = [m[measure.slot] for m in members if measure.alias is None or m[measure.slot] is not None]
+                row[f"{measure.slot}_count"] = len(values)
+                if measure.function in ("sum", "avg"):
+                    exact = all(isinstance(value, int) for value in values)
+                    row[f"{measure.slot}_sum"] = (sum(values) if exact else math.fsum(values)) if values else None
+                elif measure.function in ("min", "max"):
+                    extreme = min if measure.function == "min" else max
+                    row[f"{measure.slot}_{measure.function}"] = extreme(values) if values else None
+            result.append(row)
+    return result
+
+
+def _join(spec: Spec, combination: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """The combined tuple, or None if two sides disagree on a class or a key is NULL."""
+    joined: dict[str, Any] = {measure.slot: None for measure in spec.aggregates}
+    for side, row in zip(spec.sides, combination, strict=True):
+        for name in side.classes:
+            if row[name] is None or (name in joined and joined[name] != row[name]):
+                return None
+            joined[name] = row[name]
+        joined.update({name: row[name] for name in side.groups})
+        joined.update({measure.slot: row[measure.slot] for measure in spec.measures_of(side.alias)})
+    return joined

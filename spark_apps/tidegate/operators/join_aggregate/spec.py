@@ -1,0 +1,135 @@
+"""What a join-aggregate computes: its sides, its aggregates, and the columns that come in and go out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+Function = Literal["count", "sum", "avg", "min", "max"]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One alias of the query.
+
+    Args:
+        alias: its name, as in the schedule's ``lower_us``.
+        classes: the join-class slots (``j0`` …) that it has a column of; sides that share a class are joined on it.
+        groups: the group slots (``g0`` …) whose values come from it.
+    """
+
+    alias: str
+    classes: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One aggregate in a slot (``a0`` …) over a column of one alias; ``alias`` is None for COUNT(*)."""
+
+    slot: str
+    function: Function
+    alias: str | None = None
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A natural join of 1..n sides on their shared classes, aggregated by group.
+
+    Args:
+        sides: the aliases; the batch's column ``side`` holds the index into it.
+        aggregates: the measures, in the order in which their partials come out.
+        columns: Arrow types of the slot columns j*, g* and a* (COUNT(*) has no column).
+
+    >>> spec = Spec(
+    ...     sides=(Side("d", classes=("j0",), groups=("g0",)), Side("w", classes=("j0",))),
+    ...     aggregates=(Measure("a0", "count"), Measure("a1", "avg", "d")),
+    ...     columns=pa.schema([("j0", pa.string()), ("g0", pa.string()), ("a1", pa.float64())]),
+    ... )
+    >>> spec.input_schema.names
+    ['side', 'event_us', 'arrival_us', 'j0', 'g0', 'a1']
+    >>> spec.output_schema.names
+    ['window_index', 'g0', 'pairs', 'a0_count', 'a1_count', 'a1_sum']
+    """
+
+    sides: tuple[Side, ...]
+    aggregates: tuple[Measure, ...]
+    columns: pa.Schema
+
+    def __post_init__(self) -> None:
+        """Refuse a spec that contradicts itself."""
+        if not self.sides:
+            raise ValueError("Spec: no sides")
+        aliases = [side.alias for side in self.sides]
+        slots = [*self.classes, *self.groups, *(m.slot for m in self.aggregates if m.alias is not None)]
+        for name, values in (("alias", aliases), ("group slot", [g for s in self.sides for g in s.groups])):
+            if len(set(values)) < len(values):
+                raise ValueError(f"Spec: {name} named twice in {values}")
+        if len({m.slot for m in self.aggregates}) < len(self.aggregates):
+            raise ValueError("Spec: aggregate slot named twice")
+        if sorted(slots) != sorted(self.columns.names):
+            raise ValueError(f"Spec: columns must be {sorted(slots)}, not {sorted(self.columns.names)}")
+        for measure in self.aggregates:
+            if measure.alias is None and measure.function != "count":
+                raise ValueError(f"Spec: {measure.function.upper()} of {measure.slot!r} has no alias")
+            if measure.alias is not None and measure.alias not in aliases:
+                raise ValueError(f"Spec: {measure.slot!r} is of unknown alias {measure.alias!r}; known: {aliases}")
+            if measure.alias is not None and measure.function in ("sum", "avg"):
+                kind = self.columns.field(measure.slot).type
+                if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+                    raise ValueError(f"Spec: {measure.function.upper()} of {measure.slot!r} needs a number, not {kind}")
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The join-class slots, each once, in order of first mention."""
+        return tuple(dict.fromkeys(name for side in self.sides for name in side.classes))
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The group slots in the order of their names' numbers: g0, g1 … as the query names them."""
+        return tuple(sorted((name for side in self.sides for name in side.groups), key=lambda n: (len(n), n)))
+
+    def measures_of(self, alias: str) -> tuple[Measure, ...]:
+        """The measures over a column of that alias."""
+        return tuple(m for m in self.aggregates if m.alias == alias)
+
+    def sum_type(self, slot: str) -> pa.DataType:
+        """Type of the slot's partial sum: int64 over integers, else double."""
+        return pa.int64() if pa.types.is_integer(self.columns.field(slot).type) else pa.float64()
+
+    @property
+    def input_schema(self) -> pa.Schema:
+        """What a batch must hold (other columns are ignored, other types are cast)."""
+        slots = [*self.classes, *self.groups, *(m.slot for m in self.aggregates if m.alias is not None)]
+        return pa.schema(
+            [
+                pa.field("side", pa.int8()),
+                pa.field("event_us", pa.int64()),
+                pa.field("arrival_us", pa.int64()),
+                *(self.columns.field(slot) for slot in slots),
+            ]
+        )
+
+    def side_schema(self, index: int) -> pa.Schema:
+        """The columns of a batch that one side owns: all that is held of its tuples."""
+        side = self.sides[index]
+        slots = [*side.classes, *side.groups, *(m.slot for m in self.measures_of(side.alias))]
+        times = [pa.field("event_us", pa.int64()), pa.field("arrival_us", pa.int64())]
+        return pa.schema([*times, *(self.columns.field(slot) for slot in slots)])
+
+    @property
+    def output_schema(self) -> pa.Schema:
+        """The partial answers: one row per window and group that has pairs."""
+        fields = [pa.field("window_index", pa.int64())]
+        fields += [self.columns.field(slot) for slot in self.groups]
+        fields.append(pa.field("pairs", pa.int64()))
+        for measure in self.aggregates:
+            fields.append(pa.field(f"{measure.slot}_count", pa.int64()))
+            if measure.function in ("sum", "avg"):
+                fields.append(pa.field(f"{measure.slot}_sum", self.sum_type(measure.slot)))
+            elif measure.function in ("min", "max"):
+                name = f"{measure.slot}_{measure.function}"
+                fields.append(pa.field(name, self.columns.field(measure.slot).type))
+        return pa.schema(fields)

@@ -1,0 +1,195 @@
+"""The stage publish over a synthetic warehouse: the real dbt on a real Spark session."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.dbt.sensors import Published
+from tests.dbt.warehouse_rows import replace_rows, rows_of
+
+from tidegate.apps.dbt_project import template_folder
+from tidegate.declarations.errors import UserError
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+MARTS = {
+    "answers",
+    "accuracy_by_hour",
+    "slack_against_oracle",
+    "widths_by_hour",
+    "window_plans",
+    "memory_against_budget",
+    "history_estimates",
+    "ingestion_by_hour",
+    "quarantine_by_hour",
+    "failed_expectations",
+}
+
+
+def contents(marts: Path) -> dict[str, bytes]:
+    """Partition → bytes of its one file (whose name differs from run to run)."""
+    return {str(f.parent.relative_to(marts)): f.read_bytes() for f in sorted(marts.rglob("*.parquet"))}
+
+
+def mart(published: Published, name: str, label: str | None = None) -> list[dict[str, object]]:
+    files = sorted((published.marts / name).glob(f"interval={label or '*'}/*.parquet"))
+    tables = [pq.ParquetFile(file).read() for file in files]
+    return pa.concat_tables(tables).to_pylist() if tables else []
+
+
+def test_every_mart_has_a_partition_for_every_interval(published: Published) -> None:
+    expected = {f"{name}/interval={i.label}" for name in MARTS for i in published.intervals}
+    assert set(contents(published.marts)) == expected
+    assert all(mart(published, name) for name in MARTS)
+
+
+def test_answers_hold_every_answer_row_as_json(published: Published) -> None:
+    warehouse = published.context.warehouse
+    for query in warehouse.pipeline.queries:
+        names = [output.name for output in query.outputs]
+        expected = warehouse.read_arrow(f"answers_{query.id}", columns=names).to_pylist()
+        found = [json.loads(str(row["values_json"])) for row in mart(published, "answers") if row["query"] == query.id]
+        assert all(list(row) == names for row in found)
+        plain = [name for name in names if name != "read_at"]
+
+        def key(row: dict[str, object], plain: list[str] = plain) -> list[str]:
+            return [str(row[name]) for name in plain]
+
+        assert sorted(map(key, found)) == sorted(map(key, expected))
+
+
+def test_answer_numbers_are_ranks_where_there_are_ranks(published: Published) -> None:
+    rows = mart(published, "answers")
+    assert {row["answer_number"] for row in rows if row["query"] == "highest"} == {1, 2, 3}
+    assert all(row["answer_number"] == row["rank"] for row in rows if row["query"] == "highest")
+    assert all(row["rank"] is None for row in rows if row["query"] != "highest")
+
+
+def test_widths_name_the_stream_and_the_range_of_each_alias(published: Published) -> None:
+    rows = [row for row in mart(published, "widths_by_hour") if row["query"] == "levels_by_sensor"]
+    found = {(row["alias"], row["stream"], row["range_s"], row["mean_width_s"], row["windows"]) for row in rows}
+    assert found == {("r", "readings", 3600.0, 1800.0, 2), ("p", "pumps", 1800.0, 900.0, 2)}
+
+
+def test_history_estimates_equal_a_plain_recalculation(published: Published) -> None:
+    warehouse = published.context.warehouse
+    samples = warehouse.read_arrow("history_samples_readings").to_pylist()
+    rows = {(row["leaf_start"], row["column_name"]): row for row in mart(published, "history_estimates")}
+    leaves = {row["leaf_start"] for row in samples}
+    assert set(rows) == {(leaf, column) for leaf in leaves for column in ("level", "count")}
+    for (leaf, column), row in rows.items():
+        drawn = [s for s in samples if s["leaf_start"] == leaf]
+        total = sum(s[column] / s["fraction"] for s in drawn)
+        variance = sum(s[column] ** 2 * (1 - s["fraction"]) / s["fraction"] ** 2 for s in drawn)
+        assert row["estimated_total"] == pytest.approx(total)
+        assert row["estimated_total_variance"] == pytest.approx(variance)
+        assert row["estimated_count"] == sum(1 / s["fraction"] for s in drawn)
+        assert row["estimated_average"] == pytest.approx(total / sum(1 / s["fraction"] for s in drawn))
+
+
+def test_records_are_accepted_or_refused_in_their_hour(published: Published) -> None:
+    first = mart(published, "ingestion_by_hour", published.intervals[0].label)
+    assert [(row["stream"], row["accepted"], row["refused"]) for row in first] == [("pumps", 6, 0), ("readings", 6, 3)]
+
+
+def test_documentation_is_one_page_without_outside_references(published: Published) -> None:
+    page = (published.context.warehouse.folder / "_docs" / "dbt" / "index.html").read_text()
+    assert "How high the water stands." in page
+    assert not re.findall(r"<(?:script|link)[^>]+(?:src|href)=[\"']https?://", page)
+
+
+def test_first_queries_of_the_readme_run(published: Published) -> None:
+    readme = (template_folder() / "README.md").read_text()
+    statements = [s for block in re.findall(r"```sql\n(.*?)```", readme, flags=re.DOTALL) for s in block.split(";")]
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(f"SET file_search_path = '{str(published.marts.parents[1]).replace(chr(39), chr(39) * 2)}'")
+        results = [connection.execute(s).fetchall() for s in statements if s.strip()]
+    assert len(results) == 6
+    assert all(results[4:])
+
+
+def test_a_rerun_leaves_identical_rows_and_the_docs_page_alone(published: Published) -> None:
+    before = contents(published.marts)
+    page = published.context.warehouse.folder / "_docs" / "dbt" / "index.html"
+    written = page.stat().st_mtime_ns
+    published.publish(published.intervals[0], published.intervals[1])
+    assert contents(published.marts) == before
+    assert page.stat().st_mtime_ns == written
+
+
+def test_an_interval_that_lost_its_rows_loses_them_in_the_marts(published: Published) -> None:
+    warehouse, (_, middle, _) = published.context.warehouse, published.intervals
+    before = contents(published.marts)
+    fewer = rows_of(warehouse.pipeline, "window_plan", middle, warehouse.schema("window_plan"))[:1]
+    replaced = {"accuracy": [], "answers_total": [], "window_plan": fewer}
+    try:
+        for table, rows in replaced.items():
+            replace_rows(warehouse, table, middle, rows)
+        published.publish(middle)
+        after = contents(published.marts)
+        assert mart(published, "accuracy_by_hour", middle.label) == []
+        assert len(mart(published, "window_plans", middle.label)) == 1
+        assert "total" not in {row["query"] for row in mart(published, "answers", middle.label)}
+        changed = ("accuracy_by_hour", "answers", "widths_by_hour", "window_plans")
+        assert {p for p in before if before[p] != after[p]} == {f"{m}/interval={middle.label}" for m in changed}
+        assert set(after) == set(before)
+    finally:
+        for table in replaced:
+            own = rows_of(warehouse.pipeline, table, middle, warehouse.schema(table))
+            replace_rows(warehouse, table, middle, own)
+    published.publish()
+    assert contents(published.marts) == before
+
+
+def test_seeded_defects_fail_the_right_tests_and_nothing_is_published(published: Published) -> None:
+    warehouse, last = published.context.warehouse, published.intervals[-1]
+    before = contents(published.marts)
+
+    def rows(table: str) -> list[dict[str, object]]:
+        return rows_of(warehouse.pipeline, table, last, warehouse.schema(table))
+
+    hit = next(row for row in rows("accuracy") if row["metric"] == "hit_rate")
+    defects = {
+        "slack_plan": [*rows("slack_plan"), rows("slack_plan")[0]],
+        "accuracy": [{**hit, "value": 1.5}],
+        "stream_rates": [{**rows("stream_rates")[0], "stream": None}],
+        "quality_results": [{**rows("quality_results")[0], "severity": "dreadful"}],
+    }
+    try:
+        for table, defective in defects.items():
+            replace_rows(warehouse, table, last, defective)
+        with pytest.raises(UserError) as failure:
+            published.publish(last)
+    finally:
+        for table in defects:
+            replace_rows(warehouse, table, last, rows(table))
+    named = set(re.findall(r"^  (\w+) \((?:fail|error)\)", str(failure.value), flags=re.MULTILINE))
+    assert {name.split("__")[0] for name in named} == {
+        "grain_stg_slack_plan_query",
+        "accuracy_value_within_bounds",
+        "grain_stg_stream_rates_interval",
+        "accepted_values_stg_quality_results_severity",
+    }
+    assert "nothing was published" in str(failure.value)
+    assert contents(published.marts) == before
+
+
+def test_units_of_models_and_macros_hold(published: Published) -> None:
+    """dbt's own unit tests, by the door through which analysts run dbt's commands."""
+    command = [sys.executable, "-m", "tidegate.apps.dbt_session", str(published.home / "session.json")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    build = ["build", "--exclude-resource-type", "test"]
+    done = subprocess.run([*command, *build], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+    passed = re.findall(r"PASS \w+::(\w+)", done.stdout)
+    assert len(passed) == len(set(passed)) >= 11

@@ -1,0 +1,163 @@
+"""Rows for every table of any pipeline, small and plausible, the same in every run."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+from tidegate.declarations.models import Pipeline, Query
+from tidegate.hosts.intervals import Interval
+from tidegate.hosts.warehouse import Warehouse
+
+Row = dict[str, Any]
+_TUPLES = 6
+_TICKS = 2
+_FRACTION = 0.5
+
+
+def fill_warehouse(warehouse: Warehouse, intervals: tuple[Interval, ...]) -> None:
+    """Write every table's partition of every interval."""
+    with warehouse.commit("synthetic", intervals) as commit:
+        for interval in intervals:
+            for table in warehouse.tables():
+                rows = rows_of(warehouse.pipeline, table, interval, warehouse.schema(table))
+                data = pa.Table.from_pylist(rows, schema=warehouse.schema(table))
+                if table == "run_metrics":
+                    commit.put_file(table, interval, "synthetic", data)
+                else:
+                    commit.put_arrow(table, interval, data)
+
+
+def replace_rows(warehouse: Warehouse, table: str, interval: Interval, rows: list[Row]) -> None:
+    """Put other rows in the place of a partition's."""
+    with warehouse.commit("synthetic", [interval]) as commit:
+        commit.put_arrow(table, interval, pa.Table.from_pylist(rows, schema=warehouse.schema(table)))
+
+
+def rows_of(pipeline: Pipeline, table: str, interval: Interval, schema: pa.Schema) -> list[Row]:
+    """The rows of one partition."""
+    random = Random(f"{table} {interval.label}")
+    start, end = interval.start, interval.end
+    tick = timedelta(seconds=pipeline.tick_s)
+    window_ends = [start + tick * n for n in range(_TICKS)]
+    streams = [s.name for s in pipeline.streams]
+    with_history = [s.name for s in pipeline.streams if s.history is not None]
+    queries = pipeline.queries
+    kind, _, name = table.partition("_")
+
+    if kind == "events":
+        return [_tuple(random, schema, interval, n) for n in range(_TUPLES)]
+    if kind in ("answers", "truth"):
+        query = pipeline.query(name)
+        return [row for window_end in window_ends for row in _answers(random, schema, query, window_end)]
+    if table.startswith("history_samples_"):
+        own = {"leaf_start": start, "fraction": _FRACTION, "weight": 1 / _FRACTION}
+        return [
+            {**_tuple(random, schema, interval, n), **own, "u": n / _TUPLES} for n in range(int(_TUPLES * _FRACTION))
+        ]
+    match table:
+        case "history_leaves":
+            return [
+                {**_filled(random, schema), "stream": s, "leaf_start": start, "leaf_end": end, "tuples": _TUPLES}
+                | {"sampled": int(_TUPLES * _FRACTION), "fraction": _FRACTION}
+                for s in with_history
+            ]
+        case "quarantine":
+            broken = {"stream": streams[0], "arrival_time": None, "reason": "broken_record", "record": "{"}
+            refused = {"stream": streams[0], "arrival_time": start, "reason": "wrong_type", "column": "x"}
+            return [broken, {**refused, "record": '{"x": "a"}'}, {**refused, "record": '{"x": "b"}'}]
+        case "source_files":
+            file = {"path": f"{interval.label}.jsonl", "status": "ok", "bytes": 10, "modified": end, "rows": _TUPLES}
+            return [{"stream": s, **file} for s in streams]
+        case "stream_rates":
+            return [
+                {"stream": s, "tick": t, "tuples": 3, "rate": 0.5, "tuple_bytes": 64.0}
+                for s in streams
+                for t in window_ends
+            ]
+        case "window_plan":
+            plan = {"effective_from": start, "support_level": "B", "width_s": 1800.0, "min_width_s": 900.0}
+            rest = {"max_width_s": 3600.0, "byte_rate": 1.0, "planned_bytes": 1800.0, "trigger": "rate"}
+            return [{"stream": s, **plan, **rest} for s in streams]
+        case "accuracy":
+            return [_accuracy(random, query, window_end) for query in queries for window_end in window_ends]
+        case "slack_plan":
+            plan = {"effective_from": end, "slack_s": 600.0, "accuracy_target": 0.95, "accuracy_expected": 0.96}
+            rest = {"oracle_slack_s": 480.0, "windows": _TICKS, "method": "needed_slack"}
+            return [{"query": q.id, **plan, **rest} for q in queries]
+        case "needed_slack":
+            return [
+                {"query": q.id, "window_end": t, "event_id": f"e{n}", "slack_s": float(n * 60)}
+                for q in queries
+                for t in window_ends
+                for n in range(3)
+            ]
+        case "error_width_plan":
+            plan = {"effective_from": end, "tolerated_error": 0.02, "slack_width_s": 60.0, "coverage": 0.98}
+            return [{"query": q.id, "stream": w.stream, **plan} for q in queries for w in q.windows[:1]]
+        case "history_passes":
+            leaf = {"pass_time": end, "tuples_before": 10, "leaf_start": start, "leaf_end": end, "fraction": 0.4}
+            return [{"stream": s, **leaf} for s in with_history]
+        case "run_metrics":
+            row = {"started_at": end, "seconds": 2.5, "rows_in": 10, "rows_out": 9, "rows_late": 1}
+            row |= {"rows_quarantined": 1, "peak_state_bytes": 500, "memory_budget_bytes": 1000}
+            row |= {"peak_process_bytes": 2000, "process_budget_bytes": 3000}
+            return [
+                {"app": "ingest", "query": None, **row},
+                *({"app": "answer", "query": q.id, **row} for q in queries),
+            ]
+        case "quality_results":
+            row = {"table": "accuracy", "expectation": "promise_kept", "severity": "critical", "success": True}
+            missed = {"success": False, "promised": 0.95, "measured": 0.9, "window_end": start, "detail": "missed"}
+            return [{**row, "query": q.id, **(missed if q is queries[0] else {})} for q in queries]
+    raise KeyError(table)
+
+
+def _filled(random: Random, schema: pa.Schema) -> Row:
+    """A value of the right type for every column."""
+    values = {}
+    for field in schema:
+        if pa.types.is_integer(field.type):
+            values[field.name] = random.randrange(1, 100)
+        elif pa.types.is_floating(field.type):
+            values[field.name] = random.uniform(-10, 100)
+        elif pa.types.is_string(field.type):
+            values[field.name] = random.choice(["EWR", "JFK", 'it\'s \\ "LGA"'])
+        else:
+            values[field.name] = None
+    return values
+
+
+def _tuple(random: Random, schema: pa.Schema, interval: Interval, number: int) -> Row:
+    arrival = interval.start + (interval.end - interval.start) * number / _TUPLES
+    late = timedelta(seconds=random.randrange(-300, 3000))
+    keys = {"event_id": f"{interval.label}-{number}", "event_time": arrival - late, "arrival_time": arrival}
+    return {**_filled(random, schema), **keys}
+
+
+def _answers(random: Random, schema: pa.Schema, query: Query, window_end: Any) -> list[Row]:
+    widths = {w.alias: w.range_s / 2 for w in query.windows}
+    held = {"window_end": window_end, "emitted_at": window_end + timedelta(minutes=10), "width_s": widths}
+    held |= {"coverage": 0.5 ** len(widths), "support_level": "B", "slack_s": 600.0}
+    own = {name: value for name, value in held.items() if name in schema.names}
+    selected = {o.expression.strip("`"): o.name for o in query.outputs}
+    groups = [selected[g.slot] for g in query.group_by if g.slot in selected]
+    count = 3 if query.kind == "top_k" or groups else 1
+    rows = []
+    for number in range(1, count + 1):
+        row = {**_filled(random, schema), **own, **{group: f"group {number}" for group in groups}}
+        rows.append({**row, "rank": number} if query.kind == "top_k" else row)
+    return rows
+
+
+def _accuracy(random: Random, query: Query, window_end: Any) -> Row:
+    top_k = query.kind == "top_k"
+    value = random.choice([0.9, 1.0]) if top_k else random.choice([0.0, 0.01, 0.03])
+    promised = query.promised
+    kept = None if promised is None else (value >= promised if top_k else value <= promised)
+    row = {"query": query.id, "window_end": window_end, "metric": "hit_rate" if top_k else "relative_error"}
+    widths = {w.alias: w.range_s / 2 for w in query.windows}
+    return {**row, "value": value, "promised": promised, "kept": kept, "slack_s": 600.0, "width_s": widths}

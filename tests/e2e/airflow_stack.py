@@ -1,0 +1,63 @@
+"""An Airflow of its own for a test: temporary home, free port, gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil  # type: ignore[import-untyped, unused-ignore]
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class TemporaryStack:
+    """The commands of infra/airflow/stack.py, against folders of the test."""
+
+    state: Path
+    home: Path = PROJECT
+    port: int = 18080  # a first try; the next free one is taken
+
+    @property
+    def warehouse(self) -> Path:
+        """Where the stages write."""
+        return self.state / "warehouse"
+
+    @property
+    def landing(self) -> Path:
+        """Where files land."""
+        return self.state / "landing"
+
+    def command(self, *words: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+        """Run one command of the stack; its output is text."""
+        inherited = {
+            key: value for key, value in os.environ.items() if not key.startswith(("AIRFLOW", "TIDEGATE", "SPARK"))
+        }
+        return subprocess.run(
+            [sys.executable, str(PROJECT / "infra" / "airflow" / "stack.py"), *words],
+            env=inherited
+            | {
+                "TIDEGATE_STATE": str(self.state),
+                "TIDEGATE_HOME": str(self.home),
+                "TIDEGATE_AIRFLOW_PORT": str(self.port),
+                "TIDEGATE_CLASS_ARCHIVE": "no",
+            },
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+        )
+
+    def processes(self) -> list[str]:
+        """Command lines of the processes that have this stack's folder in their environment or command line."""
+        left = []
+        for process in psutil.process_iter():
+            try:
+                mentions = str(self.state) in " ".join(process.cmdline()) + " ".join(process.environ().values())
+            except psutil.Error:
+                continue
+            if mentions and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
+                left.append(f"{process.pid} {' '.join(process.cmdline())}")
+        return left

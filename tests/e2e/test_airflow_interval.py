@@ -1,0 +1,80 @@
+"""One real interval of the flights pipeline, run by a real Airflow from the landed files to the published models."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.dataset as dataset
+import pytest
+from airflow_stack import PROJECT, TemporaryStack
+
+pytestmark = pytest.mark.e2e
+
+INTERVAL = "2013-02-08T10"
+FROM, TO = "2013-02-08T10:00Z", "2013-02-08T11:00Z"
+
+# Every table that one interval of the pipeline leaves, apart from those named after queries and streams.
+TABLES = (
+    "quarantine",
+    "source_files",
+    "stream_rates",
+    "window_plan",
+    "accuracy",
+    "slack_plan",
+    "needed_slack",
+    "error_width_plan",
+    "history_leaves",
+    "run_metrics",
+    "quality_results",
+)
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TemporaryStack]:
+    """An Airflow with the DAGs of the project and the files of two hours."""
+    stack = TemporaryStack(state=tmp_path_factory.mktemp("state"))
+    stack.landing.mkdir()
+    landed = subprocess.run(
+        [sys.executable, str(PROJECT / "infra" / "demo" / "land_flights.py"), *landing_arguments(stack.landing)],
+        capture_output=True,
+        text=True,
+    )
+    assert landed.returncode == 0, landed.stdout + landed.stderr
+    up = stack.command("up")
+    try:
+        assert up.returncode == 0, up.stdout + up.stderr
+        yield stack
+    finally:
+        down = stack.command("down")
+    assert down.returncode == 0, down.stdout + down.stderr
+    assert stack.processes() == []
+
+
+def landing_arguments(landing: Path) -> list[str]:
+    """The command line that lands the files of the interval and the hour before."""
+    return ["--landing", str(landing), "--from", "2013-02-08T09:00Z", "--to", TO]
+
+
+@pytest.mark.timeout(900)
+def test_one_interval(stack: TemporaryStack) -> None:
+    """Every stage succeeds, every table has the interval's partition, the pages are written."""
+    backfill = stack.command("backfill", "--dag", "flights", "--from", FROM, "--to", TO, timeout_s=800)
+    assert backfill.returncode == 0, backfill.stdout + backfill.stderr
+    for stage in ("ingest", "join_aggregate", "top_k", "sample_history", "calibrate", "check_quality", "publish"):
+        assert f"{stage:<17} success" in backfill.stdout, backfill.stdout
+    assert f"{'resample_history':<17} skipped" in backfill.stdout, "no day ends at 11:00"
+
+    folder = stack.warehouse / "flights"
+    queries = sorted(file.stem for file in (PROJECT / "dags" / "pipelines" / "flights" / "queries").glob("*.sql"))
+    assert queries
+    expected = [*TABLES, *(f"answers_{query}" for query in queries), *(f"truth_{query}" for query in queries)]
+    expected += [f"events_{stream}" for stream in ("departures", "landings", "weather")]
+    missing = [table for table in expected if not list((folder / table / f"interval={INTERVAL}").glob("*.parquet"))]
+    assert missing == []
+
+    metrics = dataset.dataset(folder / "run_metrics" / f"interval={INTERVAL}").to_table().to_pylist()
+    assert {row["app"] for row in metrics} >= {"ingest", "join_aggregate", "top_k", "sample_history", "calibrate"}
+    assert all(row["peak_process_bytes"] <= row["process_budget_bytes"] for row in metrics)

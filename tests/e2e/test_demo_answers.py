@@ -1,0 +1,173 @@
+"""Every answer, truth, accuracy and leaf of the demo, over half a day of the storm, against DuckDB's brute force."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from tests.oracle.answers import check_accuracy, check_answers, check_truth, read_rows
+from tests.oracle.command import ROOT, run_pipeline
+from tests.oracle.history import check_history, check_samples
+from tests.oracle.schedule import connect, expected_windows, final_windows
+
+from tidegate.declarations import load_pipeline
+from tidegate.declarations.models import Pipeline
+from tidegate.declarations.tables import schema, tables
+
+FLIGHTS = ROOT / "dags" / "pipelines" / "flights"
+START, END = datetime(2013, 2, 8, 12, tzinfo=UTC), datetime(2013, 2, 9, tzinfo=UTC)
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
+QUERIES = sorted(path.stem for path in (FLIGHTS / "queries").glob("*.sql"))
+STREAMS = ("departures", "landings", "weather")
+
+
+@pytest.fixture(scope="module")
+def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The feed of the afternoon on which the storm came."""
+    folder = tmp_path_factory.mktemp("landing")
+    span = ["--from", START.isoformat(), "--to", END.isoformat()]
+    program = ROOT / "infra" / "demo" / "land_flights.py"
+    subprocess.run([sys.executable, str(program), "--landing", str(folder), *span], check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def warehouse(landing: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The pipeline's folder in the warehouse after ``tidegate run`` over the afternoon."""
+    root = tmp_path_factory.mktemp("warehouse")
+    run_pipeline(FLIGHTS, root, f"{START:%Y-%m-%dT%H}", f"{END:%Y-%m-%dT%H}", TIDEGATE_LANDING=landing)
+    return root / "flights"
+
+
+@pytest.fixture(scope="module")
+def pipeline() -> Pipeline:
+    """The flights as declared."""
+    return load_pipeline(FLIGHTS)
+
+
+def test_the_demo_has_the_queries_that_are_checked_here(pipeline: Pipeline) -> None:
+    assert [query.id for query in pipeline.queries] == QUERIES
+    kinds = [query.kind for query in pipeline.queries]
+    assert {kind: kinds.count(kind) for kind in kinds} == {"aggregate": 2, "join_aggregate": 2, "top_k": 2}
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_every_landed_tuple_is_accepted(landing: Path, warehouse: Path, stream: str) -> None:
+    suffix = {"departures": "jsonl", "landings": "csv", "weather": "parquet"}[stream]
+    reader = {"jsonl": "read_json", "csv": "read_csv", "parquet": "read_parquet"}[suffix]
+    files = [str(path) for path in sorted((landing / stream).glob(f"*.{suffix}")) if path.stat().st_size]
+    landed = connect().execute(f"SELECT count(*) FROM {reader}({files})").fetchall()[0][0]
+    assert landed > 30
+    assert len(read_rows(warehouse, f"events_{stream}")) == landed
+
+
+def test_nothing_is_refused(warehouse: Path) -> None:
+    assert read_rows(warehouse, "quarantine") == []
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_every_answer_equals_brute_force(pipeline: Pipeline, warehouse: Path, query: str) -> None:
+    comparison = check_answers(pipeline, pipeline.query(query), warehouse, START, END)
+    assert comparison.equal, str(comparison)
+    assert comparison.windows > 50
+    assert comparison.rows > 50
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_every_truth_equals_brute_force(pipeline: Pipeline, warehouse: Path, query: str) -> None:
+    comparison = check_truth(pipeline, pipeline.query(query), warehouse, START, END)
+    assert comparison.equal, str(comparison)
+    assert comparison.windows > 30
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_every_accuracy_is_that_of_answer_and_truth(pipeline: Pipeline, warehouse: Path, query: str) -> None:
+    comparison = check_accuracy(pipeline, pipeline.query(query), warehouse, START, END)
+    assert comparison.equal, str(comparison)
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_windows_are_those_of_the_schedule(pipeline: Pipeline, warehouse: Path, query: str) -> None:
+    declared = pipeline.query(query)
+    due = {w.window_end for w in expected_windows(pipeline, declared, warehouse, START, END)}
+    answered = {row["window_end"] for row in read_rows(warehouse, f"answers_{query}")}
+    assert answered <= due
+    if declared.kind == "aggregate" and not declared.group_by:
+        assert answered == due
+    final = set(final_windows(pipeline, declared, warehouse, START, END))
+    assert {row["window_end"] for row in read_rows(warehouse, f"truth_{query}")} <= final
+
+
+@pytest.mark.parametrize("stream", ["departures", "landings"])
+def test_every_leaf_of_history_is_exact(pipeline: Pipeline, warehouse: Path, stream: str) -> None:
+    for check in (check_history, check_samples):
+        comparison = check(pipeline, pipeline.stream(stream), warehouse, START, END)
+        assert comparison.equal, str(comparison)
+        assert comparison.rows > 0
+
+
+def test_every_table_has_every_partition_and_its_schema(pipeline: Pipeline, warehouse: Path) -> None:
+    labels = {f"interval=2013-02-08T{hour:02d}" for hour in range(12, 24)}
+    for table in tables(pipeline):
+        if table == "history_passes":  # written by intervals that end a day
+            continue
+        assert {path.name for path in (warehouse / table).iterdir()} == labels, table
+        for path in sorted((warehouse / table).glob("*/*.parquet")):
+            found = connect().execute(f"SELECT * FROM read_parquet('{path}', hive_partitioning = false)").description
+            assert [column[0] for column in found] == schema(pipeline, table).names, path
+
+
+def test_memory_stays_within_the_budgets(warehouse: Path) -> None:
+    metrics = read_rows(warehouse, "run_metrics")
+    assert {row["app"] for row in metrics} >= {"ingest", "join_aggregate", "top_k", "sample_history", "calibrate"}
+    for row in metrics:
+        assert row["peak_state_bytes"] <= row["memory_budget_bytes"], row
+        assert row["peak_process_bytes"] <= row["process_budget_bytes"], row
+
+
+def test_records_in_are_rows_out_plus_refused(warehouse: Path) -> None:
+    ingested = [row for row in read_rows(warehouse, "run_metrics") if row["app"] == "ingest"]
+    assert len(ingested) == 12
+    assert sum(row["rows_in"] for row in ingested) > 1000
+    for row in ingested:
+        assert row["rows_in"] == row["rows_out"] + row["rows_quarantined"]
+
+
+def test_the_account_finds_every_answer_equal(landing: Path, warehouse: Path) -> None:
+    program = ROOT / "infra" / "demo" / "account.py"
+    command = [sys.executable, str(program), str(FLIGHTS), "--warehouse", str(warehouse.parent)]
+    span = ["--from", START.isoformat(), "--to", END.isoformat(), "--report", "somewhere/report.html"]
+    done = subprocess.run([*command, *span], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Which departures of the last hour are most delayed?" in done.stdout
+    assert done.stdout.count("✓") >= len(QUERIES)
+    assert "somewhere/report.html" in done.stdout
+    assert max(len(line) for line in done.stdout.splitlines()) <= 100
+    assert len(done.stdout.splitlines()) <= 80
+
+
+def test_an_answer_that_was_tampered_with_is_found(pipeline: Pipeline, warehouse: Path, tmp_path: Path) -> None:
+    """The check above can fail: one delay changed by one minute in a copy."""
+    copy = tmp_path / "flights"
+    for table in ("answers_most_delayed", "events_departures", "window_plan", "slack_plan"):
+        (copy / table).mkdir(parents=True)
+        for path in (warehouse / table).iterdir():
+            (copy / table / path.name).symlink_to(path)
+    label = next(
+        p
+        for p in sorted((copy / "answers_most_delayed").iterdir())
+        if connect().execute(f"SELECT count(*) FROM read_parquet('{p}/*.parquet')").fetchall()[0][0]
+    )
+    files = [str(path) for path in label.glob("*.parquet")]
+    label.unlink()
+    label.mkdir()
+    columns = "* REPLACE (CASE WHEN rank = 1 THEN dep_delay + 1 ELSE dep_delay END AS dep_delay)"
+    source = f"SELECT {columns} FROM read_parquet({json.dumps(files)}, hive_partitioning = false)"
+    connect().execute(f"COPY ({source}) TO '{label}/part.parquet'")
+    comparison = check_answers(pipeline, pipeline.query("most_delayed"), copy, START, END)
+    assert comparison.differences
+    assert all("dep_delay" in difference for difference in comparison.differences)

@@ -1,0 +1,40 @@
+"""``tidegate`` as a user runs it: another process, its own Spark."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT_S = 900
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a command said, and its exit status."""
+
+    status: int
+    output: str
+    errors: str
+
+
+def tidegate(*arguments: str | Path, **environment: str | Path) -> Run:
+    """Run the command line with these arguments; more environment by keyword."""
+    command = [sys.executable, "-m", "tidegate.cli", *map(str, arguments)]
+    given = {name: str(value) for name, value in environment.items()}
+    path = os.pathsep.join(p for p in (str(ROOT / "spark_apps"), os.environ.get("PYTHONPATH", "")) if p)
+    env = {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, **given}
+    done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=ROOT, timeout=TIMEOUT_S, check=False)
+    return Run(done.returncode, done.stdout, done.stderr)
+
+
+def run_pipeline(
+    pipeline: Path, warehouse: Path, start: str, end: str, *options: str, **environment: str | Path
+) -> Run:
+    """``tidegate run`` over a range; an AssertionError with the end of what it said if it failed."""
+    run = tidegate("run", pipeline, "--warehouse", warehouse, "--from", start, "--to", end, *options, **environment)
+    assert run.status == 0, f"tidegate run ended with {run.status}:\n{run.errors[-6000:]}"
+    return run

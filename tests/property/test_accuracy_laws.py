@@ -1,0 +1,129 @@
+"""Laws of accuracy and slack, against loops over plain Python values."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidegate.operators.accuracy import (
+    accuracy_at,
+    choose_slack,
+    hit_rate,
+    needed_slack_on_grid,
+    oracle,
+    oracle_slack,
+    relative_error,
+)
+
+LAWS = settings(max_examples=150, deadline=None)
+WINNERS = pa.schema([("window_end", pa.int64()), ("event_id", pa.string())])
+VALUES = pa.schema(
+    [
+        ("window_end", pa.int64()),
+        ("g0", pa.string()),
+        ("g1", pa.int64()),
+        ("count", pa.float64()),
+        ("total", pa.int64()),
+        ("latest", pa.string()),
+    ]
+)
+winners = st.lists(st.tuples(st.integers(0, 4), st.sampled_from("abcd")), max_size=20, unique=True).map(
+    lambda rows: [{"window_end": window, "event_id": name} for window, name in rows]
+)
+values = st.lists(
+    st.tuples(
+        st.integers(0, 3),
+        st.sampled_from([None, "", "x"]),
+        st.sampled_from([None, 1]),
+        st.sampled_from([None, -2.0, 0.0, 0.5, 3.0]),
+        st.sampled_from([None, 0, 4, 5]),
+        st.sampled_from([None, "", "q"]),
+    ),
+    max_size=20,
+    unique_by=lambda row: row[:3],
+).map(lambda rows: [dict(zip(VALUES.names, row, strict=True)) for row in rows])
+needed_slacks = st.lists(st.sampled_from([0.0, 0.0, 0.5, 3.0, 7.000001, 40.0]), min_size=1, max_size=60)
+targets = st.sampled_from([0.1, 0.5, 0.8, 0.9, 0.95, 1.0])
+
+
+@LAWS
+@given(winners, winners, st.permutations(range(6)))
+def test_hit_rate_equals_the_definition(answers: list[Any], truth: list[Any], windows: list[int]) -> None:
+    tables = [pa.Table.from_pylist(rows, schema=WINNERS) for rows in (answers, truth)]
+    rates = hit_rate(*tables, pa.array(windows[:4], pa.int64()))
+    assert rates.tolist() == oracle.hit_rate(answers, truth, windows[:4])
+
+
+@LAWS
+@given(values, values, st.sampled_from([["g0", "g1"], ["g1", "g0"]]))
+def test_relative_error_equals_the_definition(answers: list[Any], truth: list[Any], groups: list[str]) -> None:
+    tables = [pa.Table.from_pylist(rows, schema=VALUES) for rows in (answers, truth)]
+    columns = ["count", "total", "latest"]
+    errors = relative_error(*tables, pa.array([2, 0, 1]), groups, columns)
+    assert errors.tolist() == oracle.relative_error(answers, truth, [2, 0, 1], groups, columns)
+
+
+@LAWS
+@given(values)
+def test_the_truth_has_no_error(truth: list[Any]) -> None:
+    table = pa.Table.from_pylist(truth, schema=VALUES)
+    assert not relative_error(table, table, pa.array([0, 1, 2, 3]), ["g0", "g1"], ["count", "total", "latest"]).any()
+
+
+@LAWS
+@given(
+    st.lists(st.lists(st.sampled_from([0.0, 0.02, 0.5, math.nan]), min_size=4, max_size=4), max_size=6),
+    st.sampled_from([0.0, 0.02, 0.4]),
+)
+def test_needed_slack_on_a_grid_equals_the_definition(errors: list[list[float]], tolerated: float) -> None:
+    grid = [0.0, 60.0, 90.0, 600.0]
+    needed = needed_slack_on_grid(np.array(errors, dtype=float).reshape(-1, 4), np.array(grid), tolerated)
+    assert needed.tolist() == [oracle.needed_slack_on_grid(row, grid, tolerated) for row in errors]
+
+
+@LAWS
+@given(needed_slacks, targets)
+def test_oracle_slack_is_the_least_that_meets_the_target(needed: list[float], target: float) -> None:
+    slack_s = oracle_slack(np.array(needed), target)
+    assert slack_s == oracle.least_covering(needed, math.ceil(len(needed) * target - 1e-9))
+    assert accuracy_at(np.array(needed), slack_s) >= target - 1e-9
+    assert slack_s == 0 or accuracy_at(np.array(needed), slack_s - 1) < target
+
+
+@LAWS
+@given(needed_slacks, targets, st.sampled_from([None, 0.5, 0.95]), st.randoms(use_true_random=False))
+def test_chosen_slack_is_the_conformal_rank_or_more(
+    needed: list[float], target: float, confidence: float | None, random: Any
+) -> None:
+    choice = choose_slack(np.array(needed), target, confidence=confidence)
+    rank = min(len(needed), math.ceil((len(needed) + 1) * target - 1e-9))
+    least = oracle.least_covering(needed, rank)
+    assert choice.slack_s == least if confidence is None else choice.slack_s >= least
+    assert choice.slack_s >= oracle_slack(np.array(needed), target)
+    assert choice.slack_s == int(choice.slack_s)
+    assert choice.accuracy_expected == accuracy_at(np.array(needed), choice.slack_s)
+    random.shuffle(needed)
+    assert choose_slack(np.array(needed), target, confidence=confidence) == choice
+
+
+@LAWS
+@given(needed_slacks, targets, st.floats(0.01, 100))
+def test_equal_weights_change_nothing(needed: list[float], target: float, weight: float) -> None:
+    weights = np.full(len(needed), weight)
+    assert (
+        choose_slack(np.array(needed), target, weights=weights).slack_s
+        == choose_slack(np.array(needed), target).slack_s
+    )
+
+
+@LAWS
+@given(needed_slacks)
+def test_accuracy_rises_with_slack(needed: list[float]) -> None:
+    curve = [accuracy_at(np.array(needed), slack_s) for slack_s in range(45)]
+    assert curve == sorted(curve)
+    assert curve[-1] == 1

@@ -1,0 +1,163 @@
+"""Laws of the top-k, against every window sorted as a whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidegate.operators.accuracy import accuracy_at, hit_rate, needed_slack
+from tidegate.operators.schedule import Schedule
+from tidegate.operators.top_k import Spec, State, Term, advance, finish, merge, oracle, start, state_bytes, step
+
+Row = dict[str, Any]
+LAWS = settings(max_examples=100, deadline=None)
+PANE_US = 4
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> Spec:
+    kinds = draw(st.lists(st.sampled_from([pa.float64(), pa.int64(), pa.string(), pa.bool_()]), max_size=2))
+    order = tuple(Term(f"o{i}", draw(st.booleans())) for i in range(len(kinds)))
+    fields = [pa.field(f"o{i}", kind) for i, kind in enumerate(kinds)]
+    payload = [pa.field("payload", pa.string())] if draw(st.booleans()) else []
+    return Spec(draw(st.integers(1, 4)), order, pa.schema(fields + payload), PANE_US, "s")
+
+
+def values_of(kind: pa.DataType) -> st.SearchStrategy[Any]:
+    if pa.types.is_string(kind):
+        return st.sampled_from([None, "", "Z", "a", "é"])
+    if pa.types.is_boolean(kind):
+        return st.sampled_from([None, True, False])
+    return st.sampled_from([None, -2, 0, 5]) if pa.types.is_integer(kind) else st.sampled_from([None, -0.0, 0.0, 1.5])
+
+
+@st.composite
+def streams(draw: st.DrawFn, spec: Spec) -> list[Row]:
+    rows = []
+    for number in range(draw(st.integers(0, 30))):
+        event_us = draw(st.integers(0, 40))
+        row = {
+            "event_us": event_us,
+            "event_id": draw(st.sampled_from("aBé")) + str(number),
+            "arrival_us": event_us + draw(st.sampled_from([0, 0, 1, 6, 20])),
+        }
+        rows.append(row | {field.name: draw(values_of(field.type)) for field in spec.columns})
+    return sorted(rows, key=lambda row: int(row["arrival_us"]))
+
+
+@st.composite
+def schedules(draw: st.DrawFn) -> Schedule:
+    ends = np.arange(0, 60, draw(st.sampled_from([4, 8, 20])), dtype=np.int64)
+    many = {"min_size": len(ends), "max_size": len(ends)}
+    slack = np.array(draw(st.lists(st.sampled_from([0, 3, 9, 30]), **many)))
+    widths = np.array(draw(st.lists(st.sampled_from([0, 4, 12, 400]), **many)), dtype=np.int64)
+    lower = {"s": np.maximum.accumulate(ends - widths)}
+    return Schedule.from_ticks(ends, slack, {"s": draw(st.sampled_from([4, 12, 24]))}, lower)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Spec, Schedule, list[Row]]:
+    spec = draw(specs())
+    return spec, draw(schedules()), draw(streams(spec))
+
+
+def batch_of(spec: Spec, rows: list[Row]) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=spec.input_schema)
+
+
+def run(
+    spec: Spec, schedule: Schedule, rows: list[Row], cuts: tuple[int, ...] | list[int] = (), save: bool = False
+) -> pa.Table:
+    edges = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
+    state, parts = start(spec, schedule), []
+    for begin, end in zip(edges[:-1], edges[1:], strict=True):
+        state, answered = step(state, batch_of(spec, rows[begin:end]))
+        parts.append(answered)
+        panes = np.asarray(state.candidates.column("event_us").to_numpy() // PANE_US)
+        assert np.bincount(panes, minlength=1).max() <= spec.k
+        if save:
+            state = State.from_arrow(state.to_arrow(), spec, schedule)
+    state, answered = finish(state)
+    assert state_bytes(state) == 0
+    return pa.concat_tables([*parts, answered]).combine_chunks()
+
+
+@LAWS
+@given(cases())
+def test_answers_equal_the_definition(case: tuple[Spec, Schedule, list[Row]]) -> None:
+    answered = run(*case)
+    assert answered.schema == case[0].output_schema
+    assert answered.to_pylist() == oracle.answers(*case)
+
+
+@LAWS
+@given(cases(), st.lists(st.integers(0, 30), max_size=5), st.booleans())
+def test_batch_boundaries_and_a_saved_state_change_nothing(
+    case: tuple[Spec, Schedule, list[Row]], cuts: list[int], save: bool
+) -> None:
+    assert run(*case, cuts=cuts, save=save).equals(run(*case))
+
+
+@LAWS
+@given(cases(), st.randoms(use_true_random=False))
+def test_order_among_equal_arrivals_changes_nothing(case: tuple[Spec, Schedule, list[Row]], random: Any) -> None:
+    spec, schedule, rows = case
+    shuffled = sorted(random.sample(rows, len(rows)), key=lambda row: int(row["arrival_us"]))
+    assert run(spec, schedule, shuffled).equals(run(spec, schedule, rows))
+
+
+@LAWS
+@given(cases(), st.integers(1, 4))
+def test_partitions_merge_to_the_whole(case: tuple[Spec, Schedule, list[Row]], partitions: int) -> None:
+    spec, schedule, rows = case
+    parts = [run(spec, schedule, rows[number::partitions]) for number in range(partitions)]
+    assert merge(parts, spec).equals(run(spec, schedule, rows))
+
+
+@LAWS
+@given(cases(), st.integers(0, 90))
+def test_two_runs_over_a_growing_schedule_give_the_answers_of_one(
+    case: tuple[Spec, Schedule, list[Row]], cut_us: int
+) -> None:
+    spec, schedule, rows = case
+    state, first = step(start(spec, schedule), batch_of(spec, [r for r in rows if r["arrival_us"] < cut_us]))
+    state, second = advance(state, cut_us)
+    left = schedule.slice(cut_us, 10**9)
+    state = State.from_arrow(state.to_arrow(), spec, left)
+    state, third = step(state, batch_of(spec, [r for r in rows if r["arrival_us"] >= cut_us]))
+    state, fourth = finish(state)
+    later = pa.concat_tables([third, fourth])
+    shifted = pc.add(later.column(0), len(schedule) - len(left))
+    later = later.set_column(0, spec.output_schema.field(0), shifted)
+    assert pa.concat_tables([first, second, later]).combine_chunks().equals(run(spec, schedule, rows))
+
+
+@settings(max_examples=15, deadline=None)  # each one runs the operator for every slack
+@given(specs(), st.data())
+def test_needed_slack_gives_the_accuracy_of_every_slack(spec: Spec, data: st.DataObject) -> None:
+    """accuracy(K) = share of the true winners with needed slack ≤ K, for every K, against the answers really given."""
+    rows = data.draw(streams(spec))
+    ends = np.arange(0, 60, 4, dtype=np.int64)
+    ranges = {"s": 12}
+    truth = run(spec, Schedule.from_ticks(ends, 1_000, ranges), rows)
+    window_end = pa.array(ends)
+    needed = needed_slack(truth.column("arrival_us").to_numpy(), ends[truth.column("window_index").to_numpy()])
+    winners = np.bincount(truth.column("window_index").to_numpy(), minlength=len(ends))
+    weights = 1 / np.maximum(winners, 1)[truth.column("window_index").to_numpy()]
+    for slack_us in range(0, 22):
+        answered = run(spec, Schedule.from_ticks(ends, slack_us, ranges), rows)
+        named, true = (
+            t.append_column("window_end", window_end.take(t.column("window_index").combine_chunks()))
+            for t in (answered, truth)
+        )
+        rates = hit_rate(named, true, window_end)
+        for window in range(len(ends)):
+            own = needed[truth.column("window_index").to_numpy() == window]
+            assert rates[window] == accuracy_at(own, slack_us / 1e6)
+        if winners.any():
+            assert np.isclose(rates[winners > 0].mean(), accuracy_at(needed, slack_us / 1e6, weights))

@@ -1,0 +1,437 @@
+"""Each suite passes good data and fails a seeded defect, naming query, window, promised and measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from expectations.checkpoint import Checkpoint
+from expectations.policy import SEVERITIES, Policy
+from expectations.results import failures, sentence
+from expectations.site import suite_of
+from expectations.suites import SUITES
+from expectations.suites.suite import Suite
+
+from tidegate.hosts.warehouse import Warehouse
+
+from .good_warehouse import START, Row, intervals, replace_rows
+
+HOUR = "2013-02-08T07"
+NOON = START + timedelta(hours=7)
+"""The start of the hour that is judged."""
+
+Spoil = Callable[[list[Row]], object]
+
+
+@dataclass(frozen=True)
+class Defect:
+    """What is spoilt, and what must be said of it."""
+
+    name: str
+    rule: str
+    table: str
+    spoil: Spoil
+    severity: str = "critical"
+    query: str | None = None
+    window_end: object = None
+    promised: float | None = None
+    measured: float | None = None
+    says: str = ""
+
+
+def every(**values: Any) -> Spoil:
+    """Set columns of all rows."""
+    return lambda rows: [row.update(values) for row in rows]
+
+
+def first(**values: Any) -> Spoil:
+    """Set columns of the first row."""
+    return lambda rows: rows[0].update(values)
+
+
+def of(key: str, value: object, spoil: Spoil) -> Spoil:
+    """Spoil only the rows where a column has a value."""
+    return lambda rows: spoil([row for row in rows if row[key] == value])
+
+
+def again(rows: list[Row]) -> None:
+    """The first row twice."""
+    rows.append(dict(rows[0]))
+
+
+TICK = NOON + timedelta(minutes=-30)
+"""End of the first window that `total` and `worst` answer in the hour (slack half an hour)."""
+FINAL = NOON - timedelta(hours=2)
+"""End of the first window that becomes final in the hour."""
+
+DEFECTS = [
+    # arrivals
+    Defect(
+        "a missing file whose stream declares error",
+        "file_missing_error",
+        "source_files",
+        of("stream", "departures", first(status="missing")),
+        promised=0,
+        measured=1,
+        says="departures /landing/departures/2013-02-08T07.jsonl",
+    ),
+    Defect(
+        "a missing file whose stream declares warn",
+        "file_missing_warning",
+        "source_files",
+        of("stream", "weather", first(status="missing")),
+        "warning",
+        says="weather /landing/weather",
+    ),
+    Defect(
+        "a stream of whose file nothing is said", "file_missing_error", "source_files", list.clear, says="departures"
+    ),
+    Defect("an empty file", "file_empty", "source_files", first(status="empty"), "info", says="departures"),
+    Defect("a file that grew after it was read", "file_as_read", "source_files", first(status="changed"), "warning"),
+    Defect("an event without time", "event_keys_known", "events_departures", first(event_time=None), measured=1),
+    Defect("an id twice", "event_ids_unique", "events_weather", first(event_id="weather-0712"), measured=1),
+    Defect(
+        "an arrival in another hour",
+        "event_arrived_in_interval",
+        "events_weather",
+        first(arrival_time=NOON + timedelta(hours=1)),
+        measured=1,
+    ),
+    Defect(
+        "too much refused",
+        "quarantine_share",
+        "quarantine",
+        lambda rows: rows.append({"stream": "weather", "reason": "broken_record"}),
+        "warning",
+        promised=0.01,
+        measured=1 / 7,
+        says="weather",
+    ),
+    # completeness
+    Defect(
+        "a lost tuple",
+        "rows_accounted",
+        "events_departures",
+        list.pop,
+        promised=12,
+        measured=11,
+        says="records read = tuples accepted + records refused",
+    ),
+    Defect(
+        "a refused record that is gone", "rows_accounted", "run_metrics", of("app", "ingest", first(rows_quarantined=1))
+    ),
+    Defect(
+        "a stage without metrics", "stages_measured", "run_metrics", of("app", "top_k", first(app="other")), "warning"
+    ),
+    Defect(
+        "a window without an answer",
+        "windows_answered",
+        "answers_total",
+        lambda rows: rows.pop(0),
+        query="total",
+        window_end=TICK,
+        promised=6,
+        measured=5,
+    ),
+    Defect(
+        "a window without truth", "windows_answered", "truth_total", list.pop, query="total", promised=6, measured=5
+    ),
+    Defect("an hour without answers", "windows_answered", "answers_total", list.clear, query="total", measured=0),
+    Defect(
+        "an answer whose turn was in another hour",
+        "windows_in_turn",
+        "answers_by_origin",
+        every(window_end=NOON - timedelta(minutes=10)),
+        query="by_origin",
+        window_end=NOON - timedelta(minutes=10),
+        measured=1,
+    ),
+    # answers
+    Defect("no coverage", "answer_values_known", "answers_total", first(coverage=None), query="total", window_end=TICK),
+    Defect("a group twice", "answer_grain_unique", "answers_by_origin", again, query="by_origin", window_end=NOON),
+    Defect("a rank twice", "answer_grain_unique", "answers_worst", every(rank=1), query="worst", window_end=TICK),
+    Defect(
+        "an answer of the next hour",
+        "answer_emitted_in_interval",
+        "answers_by_origin",
+        first(emitted_at=NOON + timedelta(hours=1)),
+        query="by_origin",
+        window_end=NOON,
+    ),
+    Defect(
+        "an answer that did not wait",
+        "answer_emitted_at_slack",
+        "answers_total",
+        first(slack_s=0.0),
+        query="total",
+        window_end=TICK,
+        promised=0,
+        measured=1800,
+    ),
+    Defect(
+        "a window between two ticks",
+        "answer_on_tick",
+        "answers_total",
+        first(window_end=TICK + timedelta(seconds=7)),
+        query="total",
+        measured=7,
+    ),
+    Defect("no coverage at all", "answer_coverage_in_range", "answers_total", first(coverage=0.0), measured=0),
+    Defect(
+        "coverage that the widths do not bear out",
+        "answer_coverage_is_product",
+        "answers_total",
+        first(coverage=0.9),
+        promised=1,
+        measured=0.9,
+    ),
+    Defect(
+        "a window wider than its range",
+        "answer_width_within_range",
+        "answers_total",
+        first(width_s=[("d", 7200.0)]),
+        query="total",
+        window_end=TICK,
+        promised=3600,
+        measured=7200,
+    ),
+    Defect(
+        "a slack beyond the horizon",
+        "answer_slack_within_horizon",
+        "answers_worst",
+        first(slack_s=7201.0),
+        query="worst",
+        window_end=TICK,
+        promised=7200,
+        measured=7201,
+    ),
+    Defect("a level that is none", "answer_support_level_known", "answers_total", first(support_level="Z"), "warning"),
+    Defect("a rank above LIMIT", "answer_rank_within_limit", "answers_worst", first(rank=3), promised=2, measured=3),
+    # accuracy
+    Defect("truth twice", "truth_grain_unique", "truth_by_origin", again, query="by_origin", window_end=FINAL),
+    Defect("truth too early", "truth_window_final", "truth_total", first(window_end=NOON), query="total"),
+    Defect("a hit rate above 1", "accuracy_value_in_range", "accuracy", of("query", "worst", first(value=1.5))),
+    Defect("kept though it was not", "accuracy_kept_agrees", "accuracy", of("query", "total", first(value=0.2))),
+    Defect(
+        "one window beyond ERROR",
+        "window_relative_error",
+        "accuracy",
+        of("query", "total", first(value=0.2, kept=False)),
+        "info",
+        "total",
+        FINAL,
+        0.1,
+        0.2,
+    ),
+    Defect(
+        "one window below ACCURACY",
+        "window_hit_rate",
+        "accuracy",
+        of("query", "worst", first(value=0.5, kept=False)),
+        "info",
+        "worst",
+        FINAL,
+        0.9,
+        0.5,
+    ),
+    # promises
+    Defect(
+        "an ERROR promise broken over the day",
+        "promise_kept",
+        "accuracy",
+        of("query", "total", every(value=0.3, kept=False)),
+        "warning",
+        "total",
+        FINAL,
+        0.95,
+        29 / 35,
+        "ERROR 0.1",
+    ),
+    Defect(
+        "an ACCURACY promise broken over the day",
+        "promise_kept",
+        "accuracy",
+        of("query", "worst", every(value=0.1, kept=False)),
+        "warning",
+        "worst",
+        FINAL,
+        0.9,
+        (29 + 6 * 0.1) / 35,
+        "ACCURACY 0.9",
+    ),
+    Defect(
+        "an ACCURACY promise broken in the hour",
+        "promise_this_interval",
+        "accuracy",
+        of("query", "worst", every(value=0.85, kept=False)),
+        "info",
+        "worst",
+        FINAL,
+        0.9,
+        0.85,
+    ),
+    Defect(
+        "slacks below the oracle's",
+        "slack_covers_oracle",
+        "slack_plan",
+        of("query", "worst", every(oracle_slack_s=20000.0, slack_s=0.0)),
+        "info",
+        "worst",
+    ),
+    # plans
+    Defect("a plan without width", "plan_values_known", "window_plan", first(width_s=None)),
+    Defect("two plans for one instant", "plan_grain_unique", "slack_plan", again, query="total"),
+    Defect("a width below the least", "plan_width_above_least", "window_plan", first(width_s=60.0), measured=60),
+    Defect("a width above the most", "plan_width_below_most", "window_plan", first(width_s=9000.0), measured=9000),
+    Defect(
+        "windows that do not fit together",
+        "plan_within_memory_budget",
+        "window_plan",
+        every(planned_bytes=2100.0),
+        promised=4096,
+        measured=4200,
+        says="all streams",
+    ),
+    Defect(
+        "queries that memory cannot bear", "plan_feasible", "window_plan", every(support_level="infeasible"), "warning"
+    ),
+    Defect("K beyond the horizon", "plan_slack_within_horizon", "slack_plan", first(slack_s=9000.0), query="total"),
+    Defect("an oracle beyond the horizon", "plan_oracle_within_horizon", "slack_plan", first(oracle_slack_s=9000.0)),
+    Defect("coverage above 1", "plan_coverage_in_range", "error_width_plan", first(coverage=1.2), measured=1.2),
+    Defect("K not expected to do", "plan_expects_target", "slack_plan", first(accuracy_expected=0.5), "info", "total"),
+    # history
+    Defect("a leaf without end", "history_values_known", "history_leaves", first(leaf_end=None)),
+    Defect("a leaf twice", "history_grain_unique", "history_leaves", again, says="departures 2013-02-08T07:00:00Z"),
+    Defect("more samples than tuples", "history_sampled_within_tuples", "history_leaves", first(tuples=2), measured=3),
+    Defect("a fraction above 1", "history_fraction_in_range", "history_leaves", first(fraction=1.5), measured=1.5),
+    Defect("a least above the largest", "history_aggregates_sound", "history_leaves", first(delay_min=4.0), measured=1),
+    Defect("a lost sample", "history_samples_in_leaves", "history_samples_departures", list.pop, "warning", measured=2),
+    Defect("a sample by luck", "history_samples_by_priority", "history_samples_departures", first(u=0.7), measured=1),
+    Defect("a wrong weight", "history_weights_sound", "history_samples_departures", first(weight=3.0), measured=1),
+    # run metrics
+    Defect("budgets unknown", "metrics_values_known", "run_metrics", first(memory_budget_bytes=None)),
+    Defect("a stage twice", "metrics_grain_unique", "run_metrics", again),
+    Defect(
+        "windows above the memory budget",
+        "state_within_memory_budget",
+        "run_metrics",
+        of("query", "worst", first(peak_state_bytes=5000)),
+        query="worst",
+        promised=4096,
+        measured=5000,
+        says="top_k worst",
+    ),
+    Defect(
+        "processes above their budget",
+        "process_within_budget",
+        "run_metrics",
+        of("app", "calibrate", first(peak_process_bytes=2**31)),
+        promised=2**30,
+        measured=2**31,
+        says="calibrate",
+    ),
+]
+
+
+def judge(
+    warehouse: Warehouse, label: str = HOUR, policy: Policy | None = None, suites: tuple[Suite, ...] = SUITES
+) -> list[Row]:
+    """The quality results of one hour."""
+    hour = next(hour for hour in intervals(warehouse.pipeline) if hour.label == label)
+    checkpoint = Checkpoint(warehouse.pipeline, warehouse, policy or Policy(), suites)
+    return next(checkpoint.run([hour])).rows
+
+
+def read(warehouse: Warehouse, table: str, label: str = HOUR) -> list[Row]:
+    """The rows of one partition."""
+    return warehouse.read_arrow(table, [label]).drop_columns(["interval"]).to_pylist()
+
+
+def test_good_hours_pass_every_expectation(good: Warehouse) -> None:
+    for result in Checkpoint(good.pipeline, good).run(intervals(good.pipeline)):
+        assert [sentence(row) for row in result.rows if not row["success"]] == []
+
+
+def test_good_hour_is_judged_by_every_rule(good: Warehouse) -> None:
+    judged = {
+        row["expectation"] for row in judge(good) if not row["detail"].endswith("nothing to judge in this interval")
+    }
+    assert judged == set(SEVERITIES) - {"promise_warming_up"}
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
+def test_defect_fails_its_expectation(spoilt: Warehouse, defect: Defect) -> None:
+    rows = read(spoilt, defect.table)
+    defect.spoil(rows)
+    replace_rows(spoilt, defect.table, HOUR, rows)
+    suite = next(suite for suite in SUITES if suite.name == suite_of(defect.rule))
+    judged = judge(spoilt, suites=(suite,))
+    failed = [row for row in judged if row["expectation"] == defect.rule and not row["success"]]
+    assert failed, f"{defect.rule} passed"
+    assert {row["severity"] for row in failed} == {defect.severity}
+    named = [row for row in failed if defect.says in row["detail"] and defect.query in (None, row["query"])]
+    if defect.window_end is not None:
+        named = [row for row in named if row["window_end"] == defect.window_end]
+    if defect.promised is not None:
+        named = [row for row in named if row["promised"] == pytest.approx(defect.promised)]
+    if defect.measured is not None:
+        named = [row for row in named if row["measured"] == pytest.approx(defect.measured)]
+    assert named, [sentence(row) for row in failed]
+
+
+def test_every_rule_has_a_defect() -> None:
+    tested = {defect.rule for defect in DEFECTS}
+    assert set(SEVERITIES) - tested == {"partitions_written", "truth_values_known", "promise_warming_up"}
+
+
+def test_missing_partition_is_named(spoilt: Warehouse) -> None:
+    spoilt.partition("answers_total", HOUR).rename(spoilt.folder / "gone")
+    failed = failures(judge(spoilt), "critical")
+    assert ("partitions_written", "answers_total") in {(row["expectation"], row["table"]) for row in failed}
+
+
+def test_promise_on_few_windows_only_warms_up(spoilt: Warehouse) -> None:
+    label = "2013-02-08T03"
+    rows = read(spoilt, "accuracy", label)
+    of("query", "total", every(value=0.9, kept=False))(rows)
+    replace_rows(spoilt, "accuracy", label, rows)
+    failed = {row["expectation"]: row["severity"] for row in judge(spoilt, label) if not row["success"]}
+    assert failed["promise_warming_up"] == "info"
+    assert "promise_kept" not in failed
+
+
+def test_deployment_may_call_a_broken_promise_critical(spoilt: Warehouse) -> None:
+    rows = read(spoilt, "accuracy")
+    of("query", "total", every(value=0.9, kept=False))(rows)
+    replace_rows(spoilt, "accuracy", HOUR, rows)
+    strict = Policy(severities={**SEVERITIES, "promise_kept": "critical"})
+    assert [row["query"] for row in failures(judge(spoilt, policy=strict), "critical")] == ["total"]
+
+
+def test_many_failures_are_listed_up_to_a_bound(spoilt: Warehouse) -> None:
+    rows = [dict(row, slack_s=9000.0) for row in read(spoilt, "answers_by_origin")]
+    replace_rows(spoilt, "answers_by_origin", HOUR, rows)
+    judged = judge(spoilt, policy=Policy(failures_listed=3))
+    listed = [row for row in judged if row["expectation"] == "answer_slack_within_horizon" and not row["success"]]
+    assert len(listed) == 3
+    assert listed[-1]["detail"].endswith(f"(and {len(rows) - 3} more)")
+
+
+def test_measured_memory_that_is_within_budget_leaves_no_trace(good: Warehouse) -> None:
+    rows = [row for row in judge(good) if row["expectation"].endswith("_budget") and row["table"] == "run_metrics"]
+    assert rows
+    assert all(row["success"] and row["measured"] is None for row in rows)
+
+
+def test_pipeline_without_history_and_promises_is_in_order(good: Warehouse) -> None:
+    streams = tuple(stream.model_copy(update={"history": None}) for stream in good.pipeline.streams)
+    plain = good.pipeline.model_copy(update={"streams": streams, "queries": (good.pipeline.query("by_origin"),)})
+    result = next(Checkpoint(plain, Warehouse(good.root, plain)).run(intervals(plain)[-1:]))
+    assert [sentence(row) for row in result.rows if not row["success"] and row["table"] != "accuracy"] == []
+
+
+def test_suites_have_names_of_their_own() -> None:
+    assert len({suite.name for suite in SUITES}) == len(SUITES)

@@ -1,0 +1,73 @@
+"""The answers in the flights' README are those that DuckDB finds in the data."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.oracle.answers import expected_truth
+from tests.oracle.command import ROOT
+
+from tidegate.declarations import load_pipeline
+from tidegate.declarations.models import Pipeline
+from tidegate.declarations.tables import schema
+
+FLIGHTS = ROOT / "dags" / "pipelines" / "flights"
+QUERIES = sorted(path.stem for path in (FLIGHTS / "queries").glob("*.sql"))
+WINDOW_END = datetime(2013, 2, 8, 18, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def pipeline() -> Pipeline:
+    return load_pipeline(FLIGHTS)
+
+
+@pytest.fixture(scope="module")
+def warehouse(pipeline: Pipeline, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tuples of 7 and 8 February, as if they had been ingested."""
+    spec = importlib.util.spec_from_file_location("land_flights", ROOT / "infra" / "demo" / "land_flights.py")
+    assert spec is not None and spec.loader is not None
+    source = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = source
+    spec.loader.exec_module(source)
+    folder = tmp_path_factory.mktemp("warehouse") / "flights"
+    for stream in pipeline.streams:
+        tuples = getattr(source, stream.name)(source.data_folder())
+        tuples = tuples[tuples["arrival"].between("2013-02-07", "2013-02-09", inclusive="left")]
+        keys = {"event_id": stream.id, "event_time": stream.event_time, "arrival_time": stream.arrival_time}
+        tuples = tuples.assign(**{key: tuples[column] for key, column in keys.items()})
+        wanted = schema(pipeline, f"events_{stream.name}")
+        partition = folder / f"events_{stream.name}" / "interval=2013-02-07T00"
+        partition.mkdir(parents=True)
+        data = pa.Table.from_pandas(tuples[wanted.names], preserve_index=False).cast(wanted)
+        pq.write_table(data, partition / "part-00000.parquet")
+    return folder
+
+
+def cell(value: Any) -> str:
+    """A value as the README writes it."""
+    if isinstance(value, datetime):
+        return f"{value:%H:%M}"
+    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else str(value)
+
+
+@pytest.mark.parametrize("query_id", QUERIES)
+def test_the_answer_shown_is_the_truth(pipeline: Pipeline, warehouse: Path, query_id: str) -> None:
+    query = pipeline.query(query_id)
+    final = WINDOW_END + timedelta(seconds=pipeline.horizon_s)
+    rows = expected_truth(pipeline, query, warehouse, final, final + timedelta(seconds=1))
+    names = [*(["rank"] if query.kind == "top_k" else []), *(o.name for o in query.outputs)]
+    expected = [names, *([cell(row[name]) for name in names] for row in rows)]
+    text = (FLIGHTS / "README.md").read_text(encoding="utf-8")
+    block = re.search(rf"<!-- answer: {query_id} -->\n((?:\|.*\|\n)+)", text)
+    assert block is not None, f"README.md shows no answer of {query_id}"
+    lines = [[part.strip() for part in line.strip("|").split("|")] for line in block.group(1).splitlines()]
+    assert [lines[0], *lines[2:]] == expected
+    assert len(rows) > 0

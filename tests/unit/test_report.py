@@ -1,0 +1,160 @@
+"""The report page from synthetic tables: what it says, what it says when there is nothing, and that it is safe."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tidegate.apps.report import run
+from tidegate.apps.report_charts import byte_unit, shown_percent
+from tidegate.declarations.errors import UserError
+from tidegate.declarations.models import Column, History, Order, Output, Pipeline, Query, Stream, Window
+from tidegate.declarations.tables import schema
+
+START = datetime(2013, 2, 8, tzinfo=UTC)
+LABELS = [f"2013-02-08T{hour:02}" for hour in range(3)]
+
+
+@pytest.fixture
+def pipeline() -> Pipeline:
+    stream = Stream(
+        name="departures", format="jsonl", path="x", event_time="at", arrival_time=None, id="flight", rate=0.01,
+        columns=(Column(name="flight", type="string"), Column(name="delay", type="double")), max_early_s=0,
+        max_late_s=0, history=History(leaf_s=3600, capacity_tuples=100),
+    )  # fmt: skip
+    common = {
+        "text": "SELECT <script>alert(1)</script>", "windows": (Window(alias="d", stream="departures", range_s=3600),),
+        "predicates": {}, "outputs": (Output(name="delay", expression="delay", type="double"),), "every_s": 600,
+    }  # fmt: skip
+    top = Query(
+        id="most_delayed", kind="top_k", description="Which departures are most delayed?\n\nThe late ones.",
+        order_by=(Order(slot="o0", expression="delay", descending=True, type="double"),), limit=10, accuracy=0.95,
+        **common,
+    )  # fmt: skip
+    mean = Query(id="mean_delay", kind="aggregate", description="", error=0.02, **common)
+    plain = Query(id="plain", kind="aggregate", description="", **common)
+    return Pipeline(
+        name="flights", folder=Path("."), description="Flights & <b>weather</b>", owner="o", start=START,
+        interval_s=3600, tick_s=300, horizon_s=3600, memory_budget_bytes=65536, process_budget_bytes=3 * 2**30,
+        streams=(stream,), queries=(top, mean, plain),
+    )  # fmt: skip
+
+
+def _write(warehouse: Path, pipeline: Pipeline, table: str, rows: list[dict]) -> None:
+    """Spread the rows over the intervals, one after another."""
+    for i, label in enumerate(LABELS):
+        folder = warehouse / pipeline.name / table / f"interval={label}"
+        folder.mkdir(parents=True)
+        own = rows[i :: len(LABELS)]
+        pq.write_table(pa.Table.from_pylist(own, schema=schema(pipeline, table)), folder / "part-0.parquet")
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path, pipeline: Pipeline) -> Path:
+    ends = [START + timedelta(minutes=10 * i) for i in range(1, 19)]
+    hit = [{"query": "most_delayed", "metric": "hit_rate", "value": 1.0, "promised": 0.95, "kept": True}] * 18
+    # Two of eighteen windows miss 2 %: 88.8 % is less than 95 %.
+    off = [{"query": "mean_delay", "metric": "relative_error", "value": 0.05 if i < 2 else 0.01, "promised": 0.02,
+            "kept": i >= 2} for i in range(18)]  # fmt: skip
+    _write(
+        tmp_path,
+        pipeline,
+        "accuracy",
+        [row | {"window_end": at} for row, at in zip(hit + off, ends + ends, strict=True)],
+    )
+    hours = [START + timedelta(hours=i) for i in range(3)]
+    slacks = [{"query": "most_delayed", "effective_from": at, "slack_s": 3600.0,
+               "oracle_slack_s": 3000.0 if i else None,
+               "accuracy_target": 0.95, "windows": 6, "method": "quantile"} for i, at in enumerate(hours)]  # fmt: skip
+    _write(tmp_path, pipeline, "slack_plan", slacks)
+    plans = [{"stream": "departures", "effective_from": at, "support_level": level, "width_s": 3600.0,
+              "min_width_s": 1800.0, "max_width_s": 3600.0, "byte_rate": 10.0, "planned_bytes": 36000.0,
+              "trigger": "rate"} for at, level in zip(hours, ("A", "B", "infeasible"), strict=True)]  # fmt: skip
+    _write(tmp_path, pipeline, "window_plan", plans)
+    metrics = [{"app": app, "query": "most_delayed" if app == "top_k" else None, "started_at": at, "seconds": 12.5,
+                "rows_in": 100, "rows_late": 3, "peak_state_bytes": 30000 if app == "top_k" else None,
+                "memory_budget_bytes": 65536, "peak_process_bytes": 2**30, "process_budget_bytes": 3 * 2**30}
+               for app in ("ingest", "top_k") for at in hours]  # fmt: skip
+    _write(tmp_path, pipeline, "run_metrics", metrics)
+    leaves = [{"stream": "departures", "leaf_start": at, "leaf_end": at + timedelta(hours=1), "tuples": 40,
+               "sampled": 30, "fraction": 0.75} for at in hours]  # fmt: skip
+    _write(tmp_path, pipeline, "history_leaves", leaves)
+    results = [{"table": "accuracy", "expectation": "kept", "query": "mean_delay", "severity": "critical",
+                "success": False, "promised": 0.02, "measured": 0.05, "detail": "</script><img src=x>"},
+               {"table": "window_plan", "expectation": "budget", "severity": "critical", "success": True}]  # fmt: skip
+    _write(tmp_path, pipeline, "quality_results", results)
+    _write(tmp_path, pipeline, "quarantine", [{"stream": "departures", "reason": "wrong_type", "record": "{}"}] * 4)
+    return tmp_path
+
+
+def test_promises_are_judged(pipeline: Pipeline, warehouse: Path):
+    page = run(pipeline, warehouse).read_text()
+    assert "✓ Kept: 1.0000 on average over 18 windows" in page
+    assert "✗ Not kept: so it was in 88.8 % of 18 windows" in page
+    assert "No promise declared." in page
+    assert re.search(r'<b class="bad">1 of 2</b>promises kept', page)
+    assert "Window state never exceeded the budget (3 measurements)" in page
+    assert "3 plans: 1 at level A, 1 at level B, 1 below level B." in page
+    assert "wrong_type" in page and "1 of 2 expectations met, 1 critical failure." in page
+
+
+def test_the_page_stands_alone_and_escapes_what_users_wrote(pipeline: Pipeline, warehouse: Path):
+    page = run(pipeline, warehouse).read_text()
+    own = page.replace(page[page.index("<script>") : page.index("</script>", page.index("<script>"))], "")
+    assert not re.search(r"""(src|href)=["'](?!#)""", own.replace("&lt;img src=x", ""))
+    assert "<script>alert(1)" not in page and "&lt;script&gt;alert(1)" in page
+    assert "<b>weather</b>" not in page and "<img src=x>" not in page
+
+
+def test_every_chart_has_its_figure_and_its_numbers(pipeline: Pipeline, warehouse: Path):
+    page = run(pipeline, warehouse).read_text()
+    figures = dict(re.findall(r'<script type="application/json" data-chart="([^"]+)">(.*?)</script>', page))
+    assert set(figures) == {
+        "accuracy-most_delayed", "accuracy-mean_delay", "slack-most_delayed", "widths", "planned",
+        "measured-peak_state_bytes", "measured-peak_process_bytes", "history-leaves", "run-times",
+    }  # fmt: skip
+    for name, text in figures.items():
+        assert json.loads(text)["data"], name
+        assert f'id="{name}"' in page
+    assert page.count("<details><summary>Numbers") == len(figures)
+    assert "2013-02-08 01:00" in page and "50 min" in page
+
+
+def test_the_same_tables_give_the_same_page(pipeline: Pipeline, warehouse: Path, tmp_path: Path):
+    first = run(pipeline, warehouse, tmp_path / "deep" / "er" / "a.html")
+    assert first.read_bytes() == run(pipeline, warehouse, tmp_path / "b.html").read_bytes()
+    assert [p.name for p in first.parent.iterdir()] == ["a.html"]
+
+
+@pytest.mark.parametrize("empty", [False, True], ids=["missing", "empty"])
+def test_tables_without_rows_are_named(pipeline: Pipeline, tmp_path: Path, empty: bool):
+    (tmp_path / "flights").mkdir()
+    if empty:
+        for table in ("accuracy", "slack_plan", "window_plan", "run_metrics", "history_leaves", "quality_results"):
+            _write(tmp_path, pipeline, table, [])
+    page = run(pipeline, tmp_path).read_text()
+    for table in ("accuracy", "slack_plan", "window_plan", "run_metrics", "history_leaves", "quality_results"):
+        assert f"Table {table} has no rows" in page
+    assert "No interval has been run yet." in page and "Not judged yet" in page
+    assert "data-chart=" not in page and len(page) < 50_000
+
+
+def test_nothing_to_report_and_nowhere_to_write(pipeline: Pipeline, warehouse: Path, tmp_path: Path):
+    with pytest.raises(UserError, match="nothing to report"):
+        run(pipeline, tmp_path / "elsewhere")
+    with pytest.raises(UserError, match="is a folder"):
+        run(pipeline, warehouse, tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot write the report"):
+        run(pipeline, warehouse, tmp_path / "file" / "report.html")
+
+
+def test_a_percentage_never_rounds_up_to_a_promise_that_was_missed():
+    assert [shown_percent(share) for share in (0.94999, 0.95, 1.0)] == ["94.9 %", "95.0 %", "100.0 %"]
+    assert byte_unit(65536) == ("KiB", 1024.0)
