@@ -34,7 +34,7 @@ start: 2024-03-01T00:00:00Z
 interval: 10 minutes
 tick: 10 seconds
 horizon: 10 minutes
-memory_budget: 13 KiB
+memory_budget: 7 KiB
 process_budget: 3 GiB
 initial_slack: 20 seconds
 rate_change: 30%
@@ -101,6 +101,7 @@ def generate(feed: Path) -> dict[str, int]:
     (feed / "trades").mkdir(parents=True)
     (feed / "quotes").mkdir()
     counts = {"trades": 0, "quotes": 0}
+    quotes: list[tuple]
     by_minute: dict[datetime, list[tuple]] = {START + timedelta(minutes=m): [] for m in range(30)}
     instant = START
     while instant < END:
@@ -125,7 +126,7 @@ def generate(feed: Path) -> dict[str, int]:
         )
     for number in range(60):
         landed = START + timedelta(seconds=30 * number + 29)
-        rows = []
+        quotes = []
         for _ in range(chance.randint(10, 40)):
             quoted = landed - timedelta(seconds=chance.randint(0, 28))
             bid = round(chance.lognormvariate(3, 0.5), 2)
@@ -135,7 +136,7 @@ def generate(feed: Path) -> dict[str, int]:
             )
             counts["quotes"] += 1
         path = feed / "quotes" / f"from-desk-{chance.randrange(10**9):09d}.csv"
-        write(path, ["quote", "symbol", "bid", "ask", "quoted"], rows)
+        write(path, ["quote", "symbol", "bid", "ask", "quoted"], quotes)
         os.utime(path, (landed.timestamp(), landed.timestamp()))
     return counts
 
@@ -221,9 +222,9 @@ def test_a_query_is_asked_only_within_its_duration(warehouse: Path) -> None:
 
 def test_the_budget_narrows_windows_and_answers_are_scaled(warehouse: Path) -> None:
     answers = read_rows(warehouse, "answers_turnover")
-    assert {row["support_level"] for row in answers} == {"A", "B"}
     narrowed = [row for row in answers if row["coverage"] < 1]
-    assert narrowed
+    assert {row["support_level"] for row in narrowed} == {"B"}
+    assert len({row["coverage"] for row in narrowed}) > 1
     # Counts over part of a range are no whole numbers once they stand for all of it.
     assert any(row["deals"] != int(row["deals"]) for row in narrowed)
 

@@ -85,7 +85,7 @@ def final_ends_us(pipeline: Pipeline, query: Query, plans: PlanHistory, interval
 
 
 def slack_grid_s(pipeline: Pipeline) -> np.ndarray:
-    """The slacks tried for a query with ERROR: none, one tick, two, four … up to the horizon, whose answer is the truth."""
+    """The slacks tried for a query with ERROR: none, one tick, two, four … and the horizon, that is, the truth."""
     doubled = pipeline.tick_s * 2.0 ** np.arange(64)
     return np.array([0.0, *doubled[doubled < pipeline.horizon_s], float(pipeline.horizon_s)])
 

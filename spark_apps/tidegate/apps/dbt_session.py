@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -171,17 +172,26 @@ def build(session: Session) -> dict[str, Any]:
 def main(arguments: Sequence[str]) -> int:
     """Run what the command line says; 0 if dbt ran (the result file says how it went)."""
     session = Session.load(Path(arguments[0]))
-    # dbt-spark puts the folder between quotes as it stands.
-    os.environ["TIDEGATE_DBT_SLICE"] = _quoted(session.slice)
     if len(arguments) == 1:
+        _tell_dbt_where(session)
         Path(session.result).write_text(json.dumps(build(session)))
         return 0
     from dbt.cli.main import dbtRunner
 
+    # Apart from what a run of the stage may be at work on.
+    home = Path(session.home) / "by_hand"
+    session = replace(session, home=str(home), slice=str(home / "slice"))
+    shutil.rmtree(home / "slice", ignore_errors=True)
+    _tell_dbt_where(session)
     spark = start_spark(session)
     attach_sources(spark, session.tables)
     attach_marts(spark, Path(session.marts))
     return 0 if dbtRunner().invoke([*arguments[1:], *_flags(session, quiet=False)]).success else 1
+
+
+def _tell_dbt_where(session: Session) -> None:
+    """The folder in which marts are built; dbt-spark puts it between quotes as it stands."""
+    os.environ["TIDEGATE_DBT_SLICE"] = _quoted(session.slice)
 
 
 def _flags(session: Session, quiet: bool = True) -> list[str]:

@@ -37,6 +37,8 @@ def run(context: RunContext, intervals: Sequence[Interval], stages: Sequence[str
             step(context, part)
     # dbt takes most of its time to start, and reads only the intervals that are new to it.
     if "publish" in names:
+        # dbt brings a session of its own; two at once would take twice the memory.
+        context.release_spark()
         _application("publish").run(context, intervals)
 
 

@@ -73,6 +73,10 @@ class RunContext:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self.release_spark()
+
+    def release_spark(self) -> None:
+        """Stop the Spark session that was started, if one was; the next use starts another."""
         if self._spark is not None:
             self._spark.stop()
             self._spark = None
