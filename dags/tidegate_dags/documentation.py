@@ -21,8 +21,8 @@ Declared in `{declaration.folder.name}/pipeline.yml` and `queries/*.sql`.
 ## Running it
 
 Each run answers one interval of **arrival time**, in UTC: the run with the logical date 05:00 handles 05:00 up to the
-next interval. Airflow's grid names a run by the instant from which on it may run, which is the interval's *end*. Results
-depend on the data alone, so an interval may be run again at any time and replaces itself.
+next interval. Airflow's grid names a run by the instant from which on it may run, which is the interval's *end*.
+Results depend on the data alone, so an interval may be run again at any time and replaces itself.
 
 What came out: the tab *Reports* above, or *Details → Extra Links* of any task.
 

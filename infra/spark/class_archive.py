@@ -69,7 +69,7 @@ def load_classes() -> None:
             spark.readStream.schema(stored.schema).parquet(f"{folder}/table").writeStream.trigger(availableNow=True)
         )
         stream.option("checkpointLocation", f"{folder}/checkpoint").foreachBatch(
-            lambda batch, _: batch.count()
+            lambda batch, _: print(batch.count())
         ).start().awaitTermination()
     spark.stop()
 

@@ -83,7 +83,7 @@ def test_intervals_wait_for_the_one_before(stack: TemporaryStack) -> None:
     """A stage that fails holds back the next interval; mended, the same command finishes the rest in order."""
     told_to_fail = stack.landing / "calibrate-2013-02-08T23:00:00Z"
     told_to_fail.touch()
-    backfill = ("backfill", "--dag", "probe", "--from", "2013-02-08T22:00Z", "--to", "2013-02-09T01:00Z")
+    backfill = ("backfill", "--dag", "probe", "--from", "2013-02-08T22:00Z", "--to", "2013-02-09T01:00Z", "--timeout", "280")
 
     failed = stack.command(*backfill)
     assert failed.returncode == 1, failed.stdout + failed.stderr

@@ -228,16 +228,15 @@ def test_a_duplicate_in_another_hour_is_refused_there(warehouse: Path) -> None:
 
 
 def test_every_file_has_a_status(warehouse: Path) -> None:
-    found = {
-        (row["stream"], Path(row["path"]).stem[-2:]): row["status"] for row in read_rows(warehouse, "source_files")
-    }
+    files = read_rows(warehouse, "source_files")
+    found = {(file["stream"], Path(file["path"]).stem[-2:]): file["status"] for file in files}
+    assert len(found) == len(files) == 12
+    assert found.pop(("csvs", "13")) in ("ok", "unreadable")  # garbage may happen to have lines
     assert {key: status for key, status in found.items() if status != "ok"} == {
         ("jsonls", "12"): "empty",
         ("jsonls", "13"): "missing",
-        ("csvs", "13"): "unreadable",
         ("parquets", "12"): "unreadable",
     }
-    assert len(found) == 12
 
 
 def test_a_missing_file_is_said_while_running(run: Run) -> None:

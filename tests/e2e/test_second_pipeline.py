@@ -131,9 +131,8 @@ def generate(feed: Path) -> dict[str, int]:
             quoted = landed - timedelta(seconds=chance.randint(0, 28))
             bid = round(chance.lognormvariate(3, 0.5), 2)
             symbol = chance.choice(SYMBOLS)
-            rows.append(
-                [f"q{counts['quotes']:05d}", symbol, bid, round(bid + chance.uniform(-0.1, 1), 2), stamp(quoted)]
-            )
+            ask = round(bid + chance.uniform(-0.1, 1), 2)
+            quotes.append((f"q{counts['quotes']:05d}", symbol, bid, ask, stamp(quoted)))
             counts["quotes"] += 1
         path = feed / "quotes" / f"from-desk-{chance.randrange(10**9):09d}.csv"
         write(path, ["quote", "symbol", "bid", "ask", "quoted"], quotes)

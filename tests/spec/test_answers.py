@@ -1,0 +1,219 @@
+"""The examples of answers/cases.yml, each on the pure operators and through Spark."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import yaml
+
+from tidegate.declarations import load_pipeline
+from tidegate.declarations.models import Pipeline, Query, to_us
+from tidegate.declarations.tables import schema
+from tidegate.hosts.queries import aggregate_spec, answer, top_k_spec
+from tidegate.operators import join_aggregate, top_k
+from tidegate.operators.schedule import Schedule
+
+CASES: list[dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "answers" / "cases.yml").read_text())
+MIDNIGHT = datetime(2026, 1, 1, tzinfo=UTC)
+STREAM = """
+    format: jsonl
+    path: /nowhere/%Y-%m-%dT%H.jsonl
+    columns: {id: string, happened: timestamp, came: timestamp, k: string, v: double}
+    id: id
+    event_time: happened
+    arrival_time: came
+    rate: 1 per minute
+"""
+PIPELINE = f"""
+name: spec
+owner: tests
+start: 2026-01-01T00:00:00Z
+interval: 1 hour
+tick: 1 minute
+horizon: 1 hour
+memory_budget: 1 MiB
+process_budget: 1 GiB
+streams:
+  a:{STREAM}
+  b:{STREAM}
+"""
+
+
+def us(minutes: float) -> int:
+    return to_us(MIDNIGHT + timedelta(minutes=minutes))
+
+
+@pytest.fixture(params=CASES, ids=lambda case: case["name"])
+def case(request) -> dict[str, Any]:
+    return request.param
+
+
+@pytest.fixture
+def pipeline(case, tmp_path) -> Pipeline:
+    folder = tmp_path / "spec"
+    (folder / "queries").mkdir(parents=True)
+    (folder / "pipeline.yml").write_text(PIPELINE)
+    (folder / "queries" / "q.sql").write_text(case["sql"])
+    return load_pipeline(folder)
+
+
+@pytest.fixture
+def schedule(case, pipeline) -> Schedule:
+    windows = case["windows"]
+    query = pipeline.query("q")
+    starts = {w.alias: [start for _, _, start in windows] for w in query.windows}
+    starts |= {w.alias: case["starts_b"] for w in query.windows if w.stream == "b" and "starts_b" in case}
+    order = sorted(range(len(windows)), key=lambda i: (windows[i][1], windows[i][0]))
+    ends, emits = ([us(windows[i][column]) for i in order] for column in (0, 1))
+    lowers = {alias: np.array([us(s[i]) for i in order], dtype=np.int64) for alias, s in starts.items()}
+    return Schedule(np.array(ends, dtype=np.int64), np.array(emits, dtype=np.int64), lowers)
+
+
+def coverage(query: Query, schedule: Schedule) -> np.ndarray:
+    held = np.ones(len(schedule))
+    for window in query.windows:
+        held = held * (schedule.width_us(window.alias) / (window.range_s * 1e6))
+    return held
+
+
+def tuples(case, stream: str, pipeline: Pipeline) -> pa.Table:
+    rows = case.get(stream, []) + case.get(f"also_{stream}", [])
+    fields = [
+        {
+            "event_id": id_,
+            "event_time": MIDNIGHT + timedelta(minutes=event),
+            "arrival_time": MIDNIGHT + timedelta(minutes=arrival),
+            "id": id_,
+            "happened": MIDNIGHT + timedelta(minutes=event),
+            "came": MIDNIGHT + timedelta(minutes=arrival),
+            "k": k,
+            "v": None if v is None else float(v),
+        }
+        for id_, event, arrival, k, v in rows
+    ]
+    return pa.Table.from_pylist(fields, schema=schema(pipeline, f"events_{stream}"))
+
+
+def sorted_rows(rows: list[list[Any]]) -> list[list[Any]]:
+    return sorted(rows, key=lambda row: [(value is None, str(value)) for value in row])
+
+
+@pytest.mark.spark
+def test_through_spark(spark, case, pipeline, schedule):
+    query = pipeline.query("q")
+    events = {s.name: spark.createDataFrame(tuples(case, s.name, pipeline)) for s in pipeline.streams}
+    answered = answer(spark, query, schedule, coverage(query, schedule), events, 2, us(1) - us(0))
+    ends = {i: window[0] for i, window in enumerate(sorted(case["windows"], key=lambda w: (w[1], w[0])))}
+    order = ["window_index", "rank"] if query.kind == "top_k" else ["window_index"]
+    rows = answered.frame.orderBy(*order).collect()
+    found = [[ends[row["window_index"]], *(row[o.name] for o in query.outputs)] for row in rows]
+    assert sorted_rows(found) == sorted_rows(case["expect"])
+    if query.kind == "top_k":
+        assert found == case["expect"], "in the order of their ranks"
+
+
+def test_on_the_pure_operators(case, pipeline, schedule):
+    """The operators give partials; the few lines here turn them into values as the definition says."""
+    query = pipeline.query("q")
+    if query.kind == "top_k":
+        found = pure_top_k(case, pipeline, query, schedule)
+        assert found == case["expect"]
+    else:
+        assert sorted_rows(pure_aggregate(case, pipeline, query, schedule)) == sorted_rows(case["expect"])
+
+
+def arrivals(case, pipeline: Pipeline, query: Query) -> list[tuple[int, int, int, dict[str, Any]]]:
+    """(side, event, arrival, row) in order of arrival, each side's predicates applied."""
+    found = []
+    for side, window in enumerate(query.windows):
+        for row in tuples(case, window.stream, pipeline).to_pylist():
+            if window.alias in query.predicates and not matches(query.predicates[window.alias], row):
+                continue
+            event_us = to_us(row["event_time"])
+            found.append((side, event_us, max(event_us, to_us(row["arrival_time"])), row))
+    return sorted(found, key=lambda item: item[2])
+
+
+def matches(predicate: str, row: dict[str, Any]) -> bool:
+    """The predicates of the cases: one comparison of v with a number."""
+    name, operator, number = predicate.split()
+    assert name.strip("`") == "v" and operator in "<>"
+    return row["v"] is not None and (row["v"] < float(number) if operator == "<" else row["v"] > float(number))
+
+
+def pure_aggregate(case, pipeline: Pipeline, query: Query, schedule: Schedule) -> list[list[Any]]:
+    spec = aggregate_spec(query)
+    rows = []
+    for side, event_us, arrival_us, row in arrivals(case, pipeline, query):
+        alias = query.windows[side].alias
+        values: dict[str, Any] = {"side": side, "event_us": event_us, "arrival_us": arrival_us}
+        for join in query.join_classes:
+            values[join.slot] = row[next(c for a, c in join.columns if a == alias)]
+        for group in query.group_by:
+            values[group.slot] = row[group.column] if group.alias == alias else None
+        for a in query.aggregates:
+            if a.alias is not None:
+                value = row[a.expression.strip("`")] if a.alias == alias else None
+                values[a.slot] = (value is not None or None) if a.function == "count" else value
+        rows.append(values)
+    state = join_aggregate.start(spec, schedule)
+    state, one = join_aggregate.step(state, pa.Table.from_pylist(rows, schema=spec.input_schema))
+    state, other = join_aggregate.finish(state)
+    partials = pa.concat_tables([one, other]).to_pylist()
+    if not query.group_by:
+        answered = {p["window_index"] for p in partials}
+        partials += [{"window_index": i} for i in range(len(schedule)) if i not in answered]
+    held = coverage(query, schedule)
+    found = []
+    for partial in partials:
+        index = partial["window_index"]
+        slots = {g.slot: partial.get(g.slot) for g in query.group_by}
+        slots |= {a.slot: valued(a, partial, held[index]) for a in query.aggregates}
+        if query.having is not None:
+            assert query.having.startswith("a0 >= "), "the cases know this form alone"
+            if slots["a0"] < float(query.having.removeprefix("a0 >= ")):
+                continue
+        end = next(w[0] for w in case["windows"] if us(w[0]) == schedule.window_end_us[index])
+        found.append([end, *(slots[o.expression] for o in query.outputs)])
+    return found
+
+
+def valued(aggregate, partial: dict[str, Any], held: float) -> float | None:
+    count = partial.get(f"{aggregate.slot}_count") or 0
+    if aggregate.function == "count":
+        return count / held
+    if count == 0:
+        return None
+    if aggregate.function == "sum":
+        return partial[f"{aggregate.slot}_sum"] / held
+    if aggregate.function == "avg":
+        return partial[f"{aggregate.slot}_sum"] / count
+    return partial[f"{aggregate.slot}_{aggregate.function}"]
+
+
+def pure_top_k(case, pipeline: Pipeline, query: Query, schedule: Schedule) -> list[list[Any]]:
+    spec = top_k_spec(query, us(1) - us(0))
+    rows = [
+        {
+            "event_us": event_us,
+            "arrival_us": arrival_us,
+            "event_id": row["event_id"],
+            **{o.slot: row[o.expression.strip("`")] for o in query.order_by},
+            **{f"p{i}": row[o.expression.strip("`")] for i, o in enumerate(query.outputs)},
+        }
+        for _, event_us, arrival_us, row in arrivals(case, pipeline, query)
+    ]
+    state = top_k.start(spec, schedule)
+    columns = pa.schema([spec.output_schema.field(name) for name in rows[0]])
+    state, one = top_k.step(state, pa.Table.from_pylist(rows, schema=columns))
+    state, other = top_k.finish(state)
+    found = []
+    for row in pa.concat_tables([one, other]).to_pylist():
+        end = next(w[0] for w in case["windows"] if us(w[0]) == schedule.window_end_us[row["window_index"]])
+        found.append([end, *(row[f"p{i}"] for i in range(len(query.outputs)))])
+    return found
