@@ -121,6 +121,7 @@ def attach_marts(spark: SparkSession, folder: Path) -> None:
     spark.sql("create schema if not exists tidegate")
     for mart in sorted(p for p in folder.glob("*") if any(p.rglob("*.parquet"))):
         spark.sql(f"create table tidegate.`{mart.name}` using parquet location '{_quoted(str(mart))}'")
+        spark.sql(f"alter table tidegate.`{mart.name}` recover partitions")
 
 
 def build(session: Session) -> dict[str, Any]:
