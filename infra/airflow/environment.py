@@ -111,7 +111,8 @@ def airflow_environment(at: Places, port: int) -> dict[str, str]:
         # Forked ahead, each some 100 MB; the pool lets one Spark application run at a time anyway.
         "AIRFLOW__CORE__PARALLELISM": "2",
         "AIRFLOW__CORE__DEFAULT_TIMEZONE": "utc",
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{at.airflow / 'airflow.db'}",
+        # Wait for a lock instead of failing after five seconds: the machine may be busy.
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{at.airflow / 'airflow.db'}?timeout=60",
         # One user; her password is generated into a file that only its owner reads.
         "AIRFLOW__CORE__AUTH_MANAGER": "airflow.api_fastapi.auth.managers.simple.simple_auth_manager.SimpleAuthManager",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin",

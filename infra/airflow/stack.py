@@ -102,10 +102,14 @@ class Stack:
             record["processes"][name] = process.pid
             self._record.write_text(json.dumps(record))
         say(f"Starting Airflow at port {port}: {', '.join(COMPONENTS)} …")
-        self._wait_until_healthy(started + timeout_s, logs)
         rest = self.rest()
-        self._make_pool(rest)
-        self._wait_for_dags(rest, started + timeout_s)
+        try:
+            self._wait_until_healthy(rest, started + timeout_s, logs)
+            self._make_pool(rest)
+            self._wait_for_dags(rest, started + timeout_s)
+        except Failed:
+            self.down(quiet=True)
+            raise
         say(f"Airflow is up after {time.monotonic() - started:.0f} s.")
         self.tell()
 
@@ -222,8 +226,9 @@ class Stack:
         shown_states: dict[tuple[str, str], str] = {}
         finished: set[str] = set()
         while len(finished) < len(intervals):
-            for run in self._runs(rest, dag, intervals):
-                if run["dag_run_id"] in finished:
+            runs = self._runs(rest, dag, intervals)
+            for run in runs:
+                if run["dag_run_id"] in finished or run["state"] == "queued":
                     continue
                 self._show_tasks(rest, dag, run, shown_states)
                 if run["state"] in FINAL:
@@ -231,9 +236,11 @@ class Stack:
                     say(f"{label(run['logical_date'])}  {run['state']:<8} {len(finished)} of {counted(len(intervals))}")
                 if run["state"] == "failed":
                     self._give_up(rest, dag, run, created)
+            self._fail_if_a_component_ended()
             if time.monotonic() - began > timeout_s:
                 self._cancel(rest, created)
-                raise Failed(f"Not done after {timeout_s:.0f} s; the backfill was cancelled.")
+                states = ", ".join(f"{label(run['logical_date'])} {run['state']}" for run in runs)
+                raise Failed(f"Not done after {timeout_s:.0f} s; the backfill was cancelled. Runs: {states}.")
             time.sleep(1)
         say(f"{dag}: {counted(len(intervals))} in {time.monotonic() - began:.0f} s")
 
@@ -266,7 +273,7 @@ class Stack:
             logical_date_lte=max(intervals),
             order_by="logical_date",
         )
-        return [run for run in runs if run["logical_date"] in wanted and run["state"] != "queued"]
+        return [run for run in runs if run["logical_date"] in wanted]
 
     def _show_tasks(self, rest: Rest, dag: str, run: Any, shown_states: dict[tuple[str, str], str]) -> None:
         path = f"/dags/{dag}/dagRuns/{run['dag_run_id']}/taskInstances"
@@ -323,9 +330,7 @@ class Stack:
         maker = PROJECT / "infra" / "spark" / "class_archive.py"
         subprocess.run([sys.executable, str(maker), str(self.at.class_archive)], check=False)
 
-    def _wait_until_healthy(self, deadline: float, logs: Path) -> None:
-        rest = self.rest()
-        pids = self._recorded()["processes"]
+    def _wait_until_healthy(self, rest: Rest, deadline: float, logs: Path) -> None:
         told: set[str] = set()
         while True:
             health = rest.healthy()
@@ -335,14 +340,16 @@ class Stack:
                     say(f"  {name} is healthy")
             if health and all(health.values()):
                 return
-            for name, pid in pids.items():
-                if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
-                    self.down(quiet=True)
-                    raise Failed(f"Airflow's {name} ended while it started:\n{tail(logs / f'{name}.log')}")
+            self._fail_if_a_component_ended()
             if time.monotonic() > deadline:
-                self.down(quiet=True)
                 raise Failed(f"Airflow did not get healthy in time; see {shown(logs)}")
             time.sleep(0.5)
+
+    def _fail_if_a_component_ended(self) -> None:
+        for name, pid in self._recorded().get("processes", {}).items():
+            if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                log = self.at.airflow / "component_logs" / f"{name}.log"
+                raise Failed(f"Airflow's {name} ended; `make down` and `make up` start it anew. Its log:\n{tail(log)}")
 
     def _make_pool(self, rest: Rest) -> None:
         slots = int(os.environ.get("TIDEGATE_SPARK_SLOTS", "1"))

@@ -31,7 +31,7 @@ class TemporaryStack:
         """Where files land."""
         return self.state / "landing"
 
-    def command(self, *words: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+    def command(self, *words: str, timeout_s: float = 600) -> subprocess.CompletedProcess[str]:
         """Run one command of the stack; its output is text."""
         inherited = {
             key: value for key, value in os.environ.items() if not key.startswith(("AIRFLOW", "TIDEGATE", "SPARK"))

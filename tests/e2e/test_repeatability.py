@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from oracle.command import ROOT
+from tests.oracle.command import ROOT
 
 from tidegate.apps.run import STAGES, run
 from tidegate.declarations import load_pipeline
@@ -22,6 +22,8 @@ from tidegate.declarations.models import Pipeline
 from tidegate.hosts.context import RunContext
 from tidegate.hosts.intervals import interval_at, intervals_between
 from tidegate.hosts.warehouse import Warehouse
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
 
 FLIGHTS = ROOT / "dags" / "pipelines" / "flights"
 # The last hours of a day and the first of the next: the daily pass over history lies between. The horizon is 6 hours.
@@ -122,7 +124,7 @@ def test_kill_at_ten_random_moments_then_a_re_run(
     try:
         for _ in range(10):
             process = subprocess.Popen(words, env=environment, stdout=log, stderr=log, start_new_session=True)
-            time.sleep(chance.uniform(6.0, 26.0))
+            time.sleep(chance.uniform(5.0, 20.0))
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         subprocess.run(words, env=environment, stdout=log, stderr=log, check=True)

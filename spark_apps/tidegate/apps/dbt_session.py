@@ -134,40 +134,48 @@ def build(session: Session) -> dict[str, Any]:
         parsed = dbtRunner().invoke(["parse", *_flags(session)])
         spark = starting.result()
     if not parsed.success:
-        return {"failures": [{"name": "parse", "status": "error", "message": _reason(parsed)}]}
+        return _failure("parse", parsed)
     attach_sources(spark, session.tables)
     _say(f"dbt: parsed, {len(session.tables)} tables attached")
 
-    total = sum(1 for n in parsed.result.nodes.values() if n.resource_type in ("model", "test"))  # type: ignore[union-attr]
-    runner = dbtRunner(manifest=parsed.result, callbacks=[_progress(total)])  # type: ignore[arg-type]
+    manifest: Any = parsed.result
+    runner = dbtRunner(manifest=manifest, callbacks=[_progress(manifest)])
     built = runner.invoke(["build", "--exclude-resource-type", "unit_test", *_flags(session)])
     results = getattr(built.result, "results", None)
     if results is None:
-        return {"failures": [{"name": "build", "status": "error", "message": _reason(built)}]}
-    failures = [
-        {"name": r.node.name, "status": str(r.status), "message": " ".join((r.message or "").split())}
-        for r in results
-        if r.status in ("error", "fail", "runtime error")
-    ]
-    outcome: dict[str, Any] = {
-        "failures": failures,
+        return _failure("build", built)
+    outcome = _outcome(results)
+    if session.docs_page and not outcome["failures"]:
+        _say("dbt: writing the docs page")
+        flags = ["--static", "--no-compile", *_flags(session)]
+        documented = dbtRunner(manifest=manifest).invoke(["docs", "generate", *flags])
+        if not documented.success:
+            return _failure("docs", documented)
+        page = Path(session.docs_page)
+        page.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(Path(session.home) / "target" / "static_index.html", page)
+    return outcome
+
+
+def _outcome(results: Sequence[Any]) -> dict[str, Any]:
+    """How every model and test went; ``marts`` are the models that were built as tables."""
+    return {
+        "failures": [
+            {"name": r.node.name, "status": str(r.status), "message": " ".join((r.message or "").split())}
+            for r in results
+            if r.status in ("error", "fail", "runtime error")
+        ],
         "skipped": sum(1 for r in results if r.status == "skipped"),
         "models": sum(1 for r in results if r.node.resource_type == "model"),
         "tests": sum(1 for r in results if r.node.resource_type == "test"),
         "marts": [r.node.name for r in results if getattr(r.node.config, "materialized", None) == "table"],
         "seconds": {r.node.name: round(r.execution_time, 3) for r in results},
     }
-    if session.docs_page and not failures:
-        _say("dbt: writing the docs page")
-        documented = dbtRunner(manifest=parsed.result).invoke(  # type: ignore[arg-type]
-            ["docs", "generate", "--static", "--no-compile", *_flags(session)]
-        )
-        if not documented.success:
-            return {**outcome, "failures": [{"name": "docs", "status": "error", "message": _reason(documented)}]}
-        page = Path(session.docs_page)
-        page.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(Path(session.home) / "target" / "static_index.html", page)
-    return outcome
+
+
+def _failure(step: str, result: dbtRunnerResult) -> dict[str, Any]:
+    reason = str(result.exception or "dbt failed; its log says why")
+    return {"failures": [{"name": step, "status": "error", "message": reason}]}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -202,22 +210,20 @@ def _flags(session: Session, quiet: bool = True) -> list[str]:
     return [*flags, "--log-level", "none", "--log-level-file", "info"] if quiet else flags
 
 
-def _progress(total: int) -> Callable[[Any], None]:
+def _progress(manifest: Any) -> Callable[[Any], None]:
     """Says every now and then how many models and tests are done."""
+    counted = ("model", "test")
+    total = sum(1 for node in manifest.nodes.values() if node.resource_type in counted)
     done = 0
 
     def count(event: Any) -> None:
         nonlocal done
-        if event.info.name == "NodeFinished" and event.data.node_info.resource_type in ("model", "test"):
+        if event.info.name == "NodeFinished" and event.data.node_info.resource_type in counted:
             done += 1
             if done % _LINES_EVERY == 0:
                 _say(f"dbt: {done} of {total} models and tests")
 
     return count
-
-
-def _reason(result: dbtRunnerResult) -> str:
-    return str(result.exception or "dbt failed; its log says why")
 
 
 def _quoted(path: str) -> str:

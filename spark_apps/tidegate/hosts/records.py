@@ -40,6 +40,7 @@ def read_stream(
             reader.format("csv")
             .schema(schema)
             .options(header=True, enforceSchema=True, columnNameOfCorruptRecord=_CORRUPT, mode="PERMISSIVE")
+            .options(quote='"', escape='"')  # a quote within quotes is doubled, as RFC 4180 has it
             .load(as_glob(files))
         )
     else:
