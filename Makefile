@@ -18,10 +18,10 @@ DEMO_FROM := 2013-02-07T00
 DEMO_AIRFLOW_FROM ?= 2013-02-09T22
 DEMO_TO := 2013-02-10T00
 
-.PHONY: help setup demo up down test lint format lock clean
+.PHONY: help setup demo up down test test-slow lint format lock clean
 
 help: ## Show what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: .venv/.complete ## Install everything into .venv (Python 3.11 and Java 17 must be there)
 
@@ -46,6 +46,9 @@ down: setup ## Stop Airflow; nothing stays behind
 
 test: setup ## Run all tests (under 15 minutes on two cores)
 	@$(BIN)/python -m pytest
+
+test-slow: setup ## Run the tests that take minutes each and are not part of `make test`
+	@$(BIN)/python -m pytest -m slow
 
 lint: setup ## Check style, types and the direction of imports
 	@$(BIN)/ruff check .

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import pytest
 from airflow_stack import PROJECT, TemporaryStack
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 DAG_FILE = '''"""A pipeline of stand-ins, for Airflow."""
 from tidegate_dags import build_dag

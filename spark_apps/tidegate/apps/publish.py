@@ -104,7 +104,7 @@ def publish_mart(commit: Commit, mart: str, built: Path, intervals: Sequence[Int
     rows = {}
     for interval in intervals:
         part = data.filter(pc.equal(data["interval"], interval.label)).drop_columns(["interval"])
-        folder = commit._stage_folder(f"_dbt/marts/{mart}", interval.label)
+        folder = commit.stage_folder(f"_dbt/marts/{mart}", interval.label)
         pq.write_table(part, folder / f"part-00000-{commit.id}.parquet")
         rows[interval] = part.num_rows
     return rows

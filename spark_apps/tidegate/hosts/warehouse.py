@@ -162,7 +162,7 @@ class Commit:
     def put_arrow(self, table: str, interval: Interval, data: pa.Table) -> None:
         """Replace one partition by these rows, cast to the table's schema."""
         wanted = self.warehouse.schema(table)
-        target = self._stage_folder(table, interval.label)
+        target = self.stage_folder(table, interval.label)
         pq.write_table(data.select(wanted.names).cast(wanted), target / f"part-00000-{self.id}.parquet")
 
     def put_spark(
@@ -189,7 +189,7 @@ class Commit:
             if not written:
                 self.put_arrow(table, interval, self.warehouse.schema(table).empty_table())
                 continue
-            target = self._stage_folder(table, interval.label)
+            target = self.stage_folder(table, interval.label)
             for number, file in enumerate(written):
                 os.rename(file, target / f"part-{number:05d}-{self.id}.parquet")
         shutil.rmtree(aside, ignore_errors=True)
@@ -197,7 +197,7 @@ class Commit:
 
     def put_state(self, name: str, interval: Interval, data: pa.Table) -> None:
         """Keep what the next interval's run continues from."""
-        target = self._stage_folder(f"_state/{name}", interval.label)
+        target = self.stage_folder(f"_state/{name}", interval.label)
         pq.write_table(data, target / f"part-00000-{self.id}.parquet")
 
     def put_file(self, table: str, interval: Interval, name: str, data: pa.Table) -> None:
@@ -208,7 +208,8 @@ class Commit:
         pq.write_table(data.select(wanted.names).cast(wanted), self.folder / path)
         self._moves.append(str(path))
 
-    def _stage_folder(self, table: str, label: str) -> Path:
+    def stage_folder(self, table: str, label: str) -> Path:
+        """An empty folder that becomes the partition's; file names must end in ``<id>.parquet``."""
         path = Path("partitions") / table / f"interval={label}"
         if str(path) in self._moves:
             shutil.rmtree(self.folder / path)
