@@ -8,11 +8,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tidegate.apps.launcher import USER_ERROR, add_range_arguments, guarded, instant
+from tidegate.apps.launcher import add_range_arguments, guarded, instant
 from tidegate.apps.run import STAGES
 from tidegate.declarations.errors import UserError
 
-EXIT_CODES = "exit status: 0 done; 1 a promise that must stop the run was broken, or a fault of ours; 2 your error"
+EXIT_CODES = "exit status: 0 done; 1 a critical check of data quality failed, or a fault of ours; 2 your error"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -165,8 +165,6 @@ def _report(arguments: argparse.Namespace) -> None:
 
     print(report(load_pipeline(arguments.pipeline), arguments.warehouse, arguments.output))
 
-
-__all__ = ["USER_ERROR", "main"]
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -27,6 +27,8 @@ _SAY_EVERY = 12
 class QualityError(UserError):
     """Critical expectations failed; the results and the pages are written all the same."""
 
+    exit_status = 1
+
     def __init__(self, failures: Sequence[tuple[Interval, dict[str, Any]]], page: str):
         self.failures = tuple(failures)
         # The same fault in every interval is one fault: the first of each kind is shown.

@@ -13,8 +13,6 @@ from tidegate.declarations.errors import UserError
 from tidegate.hosts.context import RunContext
 from tidegate.hosts.intervals import Interval, intervals_between
 
-USER_ERROR = 2
-
 
 def instant(text: str) -> datetime:
     """A UTC instant written as 2013-02-08, 2013-02-08T10, 2013-02-08T10:30 or with seconds, Z or an offset."""
@@ -42,7 +40,7 @@ def guarded(action: Callable[[], int | None]) -> int:
         return action() or 0
     except UserError as error:
         print(f"tidegate: error: {error}", file=sys.stderr)
-        return USER_ERROR
+        return error.exit_status
     except KeyboardInterrupt:
         print("tidegate: interrupted; what was complete is kept, the rest is undone by the next run", file=sys.stderr)
         return 130
@@ -53,7 +51,7 @@ def launch(
     run: Callable[[RunContext, Sequence[Interval]], None],
     argv: Sequence[str] | None = None,
 ) -> None:
-    """Parse the command line, run one stage, exit: 0 done, 2 a user's error."""
+    """Parse the command line, run one stage, exit: 0 done, 1 a critical check failed, 2 a user's error."""
     parser = argparse.ArgumentParser(
         prog=f"{stage}.py",
         description=f"The stage {stage} of a pipeline, for every interval of a range.",

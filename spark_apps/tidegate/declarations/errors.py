@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 
 class UserError(Exception):
-    """Something that the user can mend; the message says what, where and how. Only the launcher catches it."""
+    """Something that the user can mend; the message says what, where and how. Only the launcher catches it.
+
+    ``exit_status``: of the command that it ends.
+    """
+
+    exit_status: ClassVar[int] = 2
 
 
 @dataclass(frozen=True)

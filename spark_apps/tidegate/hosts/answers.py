@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from tidegate.declarations.models import Pipeline, Query, to_us
 from tidegate.declarations.tables import TIMESTAMP, WIDTHS
-from tidegate.hosts.context import RunContext, StageRun
+from tidegate.hosts.context import RunContext, StageRun, previous_label
 from tidegate.hosts.intervals import Interval, interval_holding
 from tidegate.hosts.plans import PlanHistory
 from tidegate.hosts.queries import Answered, answer
@@ -123,6 +123,7 @@ def write_answers(
     labels = [interval.label for interval in intervals]
     warehouse.require("window_plan", labels, "ingest")
     plans = PlanHistory.load(warehouse, intervals[0].start_us - pipeline.horizon_s * 1_000_000)
+    _require_slacks(context, queries, intervals)
     slacks = SlackHistory.load(warehouse, _slack_labels(warehouse.labels("slack_plan"), pipeline, intervals))
     rows_in = {
         (s, interval): warehouse.rows(f"events_{s}", interval.label)
@@ -154,6 +155,14 @@ def write_answers(
     with ThreadPoolExecutor(max_workers=_QUERIES_AT_ONCE) as threads:
         for done in threads.map(one, queries):
             context.progress(f"{stage.stage}: {done}")
+
+
+def _require_slacks(context: RunContext, queries: Sequence[Query], intervals: Sequence[Interval]) -> None:
+    """UserError if the interval before was not calibrated though earlier ones were: its slack would be missing."""
+    before = previous_label(context.pipeline, intervals[0])
+    earlier = [label for label in context.warehouse.labels("slack_plan") if label < intervals[0].label]
+    if earlier and not context.cold_start and any(query.promised is not None for query in queries):
+        context.warehouse.require("slack_plan", [before], "calibrate")
 
 
 def sort_columns(query: Query) -> tuple[str, ...]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.declarations.models import Pipeline
@@ -12,7 +14,7 @@ from tidegate.declarations.models import Pipeline
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_JVM_SHARE = 0.5
+_JVM_SHARE = 1 / 3
 _LEAST_JVM_BYTES = 512 * 2**20
 _MOST_JVM_BYTES = 2 * 2**30
 # Intervals are short: the second compiler never earns back what it costs. For heavy jobs set TIDEGATE_JAVA_OPTIONS.
@@ -24,12 +26,18 @@ def start_session(pipeline: Pipeline, app: str) -> SparkSession:
     """A Spark session with Tidegate's settings.
 
     Under spark-submit the master and the resources are the command line's; otherwise they are
-    ``TIDEGATE_SPARK_MASTER`` (default ``local[2]``) and half of the pipeline's process budget for the JVM's heap.
+    ``TIDEGATE_SPARK_MASTER`` (default ``local[2]``) and a third of the pipeline's process budget for the JVM's heap.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     # pyarrow warns on every start without it.
     os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
+    # In a checkout, its quiet logging; an installed package leaves Spark's own configuration alone.
+    configuration = Path(__file__).parents[3] / "infra" / "spark" / "conf"
+    if configuration.is_dir():
+        os.environ.setdefault("SPARK_CONF_DIR", str(configuration))
+    # It says at every collected object that it closes a connection, at exit even to closed files.
+    logging.getLogger("py4j").setLevel(logging.ERROR)
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(f"tidegate-{pipeline.name}-{app}")
