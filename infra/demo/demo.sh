@@ -5,6 +5,8 @@ set -euo pipefail
 from=$1 airflow_from=$2 to=$3
 pipeline=dags/pipelines/flights
 bin=.venv/bin
+# Small applications leave a core idle while they start: two at once.
+export TIDEGATE_SPARK_SLOTS=${TIDEGATE_SPARK_SLOTS:-2}
 began=$SECONDS
 
 say() { printf '\n\033[1m[%d:%02d] %s\033[0m\n' $(((SECONDS - began) / 60)) $(((SECONDS - began) % 60)) "$*"; }

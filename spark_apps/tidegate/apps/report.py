@@ -15,6 +15,7 @@ import numpy as np
 from tidegate.apps.report_page import Section, Tile, Tone, page
 from tidegate.apps.report_sections import (
     Tables,
+    failures,
     history_section,
     memory_section,
     quality_section,
@@ -84,13 +85,11 @@ def _tiles(pipeline: Pipeline, tables: Tables, sections: Sequence[Section]) -> l
         over: Tone = "" if np.isnan(used) else "good" if used <= 1 else "bad"
         tiles.append(Tile(label, "not measured" if np.isnan(used) else f"{used:.0%}", over))
     results = tables["quality_results"]
-    failed = int((~results["success"].astype(bool)).sum()) if len(results) else 0
-    critical = (
-        int((~results["success"].astype(bool) & (results["severity"] == "critical")).sum()) if len(results) else 0
-    )
+    found = failures(results) if len(results) else results
+    failed, critical = len(found), int((found["severity"] == "critical").sum())
     tiles.append(
         Tile(
-            "failed expectations",
+            "expectations failed or warned of",
             str(failed) if len(results) else "not checked",
             quality_tone(len(results), failed, critical),
         )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from jinja2 import Environment
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
 Tone = Literal["good", "bad", "open", ""]
@@ -60,8 +61,9 @@ class Tile:
 def page(title: str, description: str, covers: str, tiles: Sequence[Tile], sections: Sequence[Section]) -> str:
     """The whole page; everything that is not :class:`Markup` is escaped."""
     charts = any(part.figure for section in sections for part in section.parts)
-    template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(TEMPLATE)
-    return template.render(
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["code"] = _code
+    return environment.from_string(TEMPLATE).render(
         title=title,
         description=description,
         covers=covers,
@@ -69,6 +71,11 @@ def page(title: str, description: str, covers: str, tiles: Sequence[Tile], secti
         sections=sections,
         plotly_js=Markup(get_plotlyjs()) if charts else "",
     )
+
+
+def _code(text: str) -> Markup:
+    """Escaped text, with what stands in backticks as code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 TEMPLATE = """<!doctype html>
@@ -138,7 +145,7 @@ details > summary { cursor: pointer; color: var(--link); padding: .25rem 0; }
 <section id="{{ section.id }}">
   <h2>{{ section.title }}</h2>
   {% if section.verdict %}<p class="verdict {{ section.tone }}">{{ section.verdict }}</p>{% endif %}
-  {% for paragraph in section.paragraphs %}<p>{{ paragraph }}</p>{% endfor %}
+  {% for paragraph in section.paragraphs %}<p>{{ paragraph | code }}</p>{% endfor %}
   {% if section.code %}<details><summary>The query</summary><pre>{{ section.code }}</pre></details>{% endif %}
   {% for sentence in section.missing %}<p class="empty">{{ sentence }}</p>{% endfor %}
   {% for part in section.parts %}

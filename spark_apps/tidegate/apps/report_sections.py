@@ -81,8 +81,10 @@ def query_section(query: Query, tables: Tables) -> Section:
     missing = [
         _nothing(table, "for this query")
         for table, frame in (("accuracy", accuracy), ("slack_plan", slacks))
-        if not len(frame)
+        if not len(frame) and not (table == "slack_plan" and query.promised is None)
     ]
+    if query.promised is None:
+        missing.append("Without a promise there is no waiting: its slack is 0.")
     return Section(
         id=f"query-{query.id}",
         title=f"Query {query.id}",
@@ -114,7 +116,8 @@ def _verdict(query: Query, accuracy: pd.DataFrame) -> tuple[str, Tone]:
         kept = mean >= query.accuracy
         found = f"{mean:.4f} on average over {windows}"
     else:
-        known = f" Measured over {windows}: {float(values.mean()):.4f} on average." if len(values) else ""
+        metric = "" if accuracy.empty else str(accuracy["metric"].iloc[0]).replace("_", " ")
+        known = f" Measured: {metric} {float(values.mean()):.4f} on average over {windows}." if len(values) else ""
         return f"No promise declared.{known}", ""
     return f"{promise} {'✓ Kept' if kept else '✗ Not kept'}: {found}.", "good" if kept else "bad"
 
@@ -438,11 +441,12 @@ def quality_section(tables: Tables) -> Section:
     verdict = ""
     tone: Tone = ""
     if len(results):
-        failed = results[~results["success"].astype(bool)]
+        failed = failures(results)
         critical = int((failed["severity"] == "critical").sum())
         tone = quality_tone(len(results), len(failed), critical)
-        failures = f"{critical or 'no'} critical failure{'s' if critical != 1 else ''}"
-        verdict = f"{len(results) - len(failed):,} of {len(results):,} expectations met, {failures}."
+        count = f"{critical or 'no'} critical failure{'s' if critical != 1 else ''}"
+        judged = int((results["severity"] != "info").sum())
+        verdict = f"{judged - len(failed):,} of {judged:,} expectations met, {count}."
         if len(failed):
             columns = ("interval", "severity", "table", "expectation", "query", "promised", "measured", "detail")
             rows = [
@@ -464,6 +468,11 @@ def quality_section(tables: Tables) -> Section:
     else:
         missing.append("No record is in quarantine.")
     return Section("quality", "Data quality", verdict=verdict, tone=tone, missing=tuple(missing), parts=tuple(parts))
+
+
+def failures(results: pd.DataFrame) -> pd.DataFrame:
+    """The findings that stop a run or warn; a single window that misses breaks no promise, and is none of them."""
+    return results[~results["success"].astype(bool) & (results["severity"] != "info")]
 
 
 def _nothing(table: str, whose: str = "") -> str:
