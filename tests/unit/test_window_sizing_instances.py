@@ -12,8 +12,6 @@ import pytest
 from tidegate.apps.plan_windows import format_bytes, format_seconds, needs, plan_windows, render
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Column, Pipeline, Query, Stream, Window
-from tidegate.declarations.tables import schema
-from tidegate.operators.window_sizing import PLAN_SCHEMA, RATES_SCHEMA
 
 INSTANCE = {
     "memory_budget_bytes": 41,
@@ -219,9 +217,3 @@ def test_readable_sizes():
         "3 GiB",
     ]
     assert [format_seconds(s) for s in (0, 59, 90, 5400, 172800)] == ["0 s", "59 s", "1.5 min", "1.5 h", "2 d"]
-
-
-def test_the_operator_s_tables_are_those_of_the_warehouse():
-    pipeline = _pipeline(1)
-    assert schema(pipeline, "window_plan") == PLAN_SCHEMA
-    assert schema(pipeline, "stream_rates") == RATES_SCHEMA

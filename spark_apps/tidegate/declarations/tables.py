@@ -139,10 +139,15 @@ _COMMON: dict[str, list[tuple[str, pa.DataType]]] = {
 }
 
 
+def common_schema(table: str) -> pa.Schema:
+    """The Arrow schema of a table that is alike in all pipelines; KeyError for any other."""
+    return pa.schema(_COMMON[table])
+
+
 def schema(pipeline: Pipeline, table: str) -> pa.Schema:
     """The Arrow schema of a table of this pipeline, without ``interval``; KeyError for an unknown table."""
     if table in _COMMON:
-        return pa.schema(_COMMON[table])
+        return common_schema(table)
     if table == "history_leaves":
         return _leaves_schema(pipeline)
     prefix, _, name = table.partition("_")

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.declarations.models import Pipeline, Stream, to_us
+from tidegate.declarations.tables import common_schema
 from tidegate.operators.window_sizing.bounds import EffectiveBounds
 from tidegate.operators.window_sizing.needs import Floats, Integers, Needs, QueryNeed, WindowNeed
 from tidegate.operators.window_sizing.planning import SupportLevel, live_widths
@@ -281,35 +282,8 @@ class RateRow:
     tuple_bytes: float
 
 
-_INSTANT = pa.timestamp("us", tz="UTC")
-
-PLAN_SCHEMA = pa.schema(
-    [
-        ("stream", pa.string()),
-        ("effective_from", _INSTANT),
-        ("support_level", pa.string()),
-        ("width_s", pa.float64()),
-        ("min_width_s", pa.float64()),
-        ("max_width_s", pa.float64()),
-        ("byte_rate", pa.float64()),
-        ("planned_bytes", pa.float64()),
-        ("group_id", pa.int64()),
-        ("slot_offset_s", pa.float64()),
-        ("slot_s", pa.float64()),
-        ("period_s", pa.float64()),
-        ("trigger", pa.string()),
-    ]
-)
-
-RATES_SCHEMA = pa.schema(
-    [
-        ("stream", pa.string()),
-        ("tick", _INSTANT),
-        ("tuples", pa.int64()),
-        ("rate", pa.float64()),
-        ("tuple_bytes", pa.float64()),
-    ]
-)
+PLAN_SCHEMA = common_schema("window_plan")
+RATES_SCHEMA = common_schema("stream_rates")
 
 
 def plan_table(rows: Sequence[PlanRow]) -> pa.Table:
