@@ -18,6 +18,7 @@ import pytest
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Column, Pipeline, Stream
+from tidegate.hosts.context import RunContext
 from tidegate.hosts.intervals import Interval, interval_at
 from tidegate.hosts.warehouse import Warehouse
 
@@ -120,6 +121,15 @@ def test_a_missing_partition_is_named_with_what_makes_it(tmp_path):
     put(warehouse, 1, 1)
     with pytest.raises(UserError, match=r"needed_slack .* 2013-01-01T01.*--stage calibrate"):
         warehouse.require(TABLE, ["2013-01-01T00", "2013-01-01T01"], "calibrate")
+
+
+def test_a_warehouse_that_is_no_folder_is_the_user_s_error(tmp_path):
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(UserError, match="file cannot be written: Not a directory"),
+        RunContext(a_pipeline(), tmp_path / "file"),
+    ):
+        pass
 
 
 WRITER = """

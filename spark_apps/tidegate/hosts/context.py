@@ -68,8 +68,14 @@ class RunContext:
         self.warehouse = Warehouse(self.warehouse_root, self.pipeline)
 
     def __enter__(self) -> RunContext:
-        self.warehouse.folder.mkdir(parents=True, exist_ok=True)
-        self.warehouse.recover()
+        try:
+            self.warehouse.folder.mkdir(parents=True, exist_ok=True)
+            self.warehouse.recover()
+        except OSError as error:
+            raise UserError(
+                f"the warehouse {self.warehouse.root} cannot be written: {error.strerror}; "
+                "give a folder of yours by --warehouse"
+            ) from None
         return self
 
     def __exit__(self, *exc: object) -> None:
