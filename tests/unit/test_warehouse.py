@@ -146,13 +146,13 @@ WRITER = """
 
 
 def test_kill_at_random_moments_leaves_old_or_new_and_the_next_run_repairs(tmp_path):
-    """Twenty kills of a writer that replaces three partitions as fast as it can; a reader looks on all the time."""
+    """Twelve kills of a writer that replaces three partitions as fast as it can; a reader looks on all the time."""
     chance = random.Random(20131)
     warehouse = Warehouse(tmp_path, a_pipeline())
     put(warehouse, 0, 1, (0, 1, 2))
     script = textwrap.dedent(WRITER).format(tests=str(Path(__file__).parent), root=str(tmp_path))
     looked = 0
-    for round_ in range(20):
+    for round_ in range(12):
         writer = subprocess.Popen(
             [sys.executable, "-c", script, str(round_ * 10_000)],
             stdout=subprocess.PIPE,
