@@ -85,7 +85,7 @@ def _tiles(pipeline: Pipeline, tables: Tables, sections: Sequence[Section]) -> l
         over: Tone = "" if np.isnan(used) else "good" if used <= 1 else "bad"
         tiles.append(Tile(label, "not measured" if np.isnan(used) else f"{used:.0%}", over))
     results = tables["quality_results"]
-    found = failures(results) if len(results) else results
+    found = failures(results)
     failed, critical = len(found), int((found["severity"] == "critical").sum())
     tiles.append(
         Tile(
