@@ -62,7 +62,7 @@ def run(context: RunContext, intervals: Sequence[Interval]) -> None:
             parsed = list(threads.map(lambda listing: _read(spark, listing, stage), listings))
         _refuse_growing(listings)
         judged = {
-            listing.stream.name: _judge(context, listing.stream, frame, intervals).persist()
+            listing.stream.name: _judge(context, listing, frame, intervals).persist()
             for listing, frame in zip(listings, parsed, strict=True)
         }
         _write_source_files(context, stage, listings, intervals, judged)
@@ -135,16 +135,18 @@ def _refuse_growing(listings: Sequence[_Listing]) -> None:
         )
 
 
-def _judge(context: RunContext, stream: Stream, parsed: DataFrame | None, intervals: Sequence[Interval]) -> DataFrame:
+def _judge(
+    context: RunContext, listing: _Listing, parsed: DataFrame | None, intervals: Sequence[Interval]
+) -> DataFrame:
     """The records of the intervals, with the reasons that need more than the record itself to be seen."""
-    spark, pipeline = context.spark, context.pipeline
+    spark, pipeline, stream = context.spark, context.pipeline, listing.stream
     table = f"events_{stream.name}"
     empty = context.warehouse.read_spark(spark, table, [])
     if parsed is None:
         extra = {"_reason": "string", "_column": "string", "_record": "string", "_file": "string"}
         return empty.withColumns({name: F.lit(None).cast(kind) for name, kind in extra.items()})
     start_us, end_us = intervals[0].start_us, intervals[-1].end_us
-    periods = _periods(spark, stream, intervals, pipeline)
+    periods = _periods(spark, listing.files)
     frame = parsed.join(F.broadcast(periods), "_file", "left")
     arrival_us = F.unix_micros("arrival_time")
     outside = (arrival_us < F.col("_from_us")) | (arrival_us >= F.col("_to_us"))
@@ -162,12 +164,8 @@ def _judge(context: RunContext, stream: Stream, parsed: DataFrame | None, interv
     return _mark_duplicates(context, stream, frame, intervals)
 
 
-def _periods(spark: SparkSession, stream: Stream, intervals: Sequence[Interval], pipeline: Pipeline) -> DataFrame:
-    rows = [
-        (str(file.path), file.period_start_us, file.period_end_us)
-        for expected in expected_files(stream, intervals)
-        for file in expected.files
-    ]
+def _periods(spark: SparkSession, files: Sequence[SourceFile]) -> DataFrame:
+    rows = [(str(file.path), file.period_start_us, file.period_end_us) for file in files]
     return spark.createDataFrame(rows, "_file string, _from_us bigint, _to_us bigint")
 
 
