@@ -90,6 +90,7 @@ def _query_lines(query: Query) -> list[str]:
         ("promise", _promise(query)),
         ("every", show_duration(query.every_s)),
         ("active", _active(query)),
+        ("priority", str(query.priority) if query.priority else ""),
     ]
     about = query.description.split("\n\n")[0].replace("\n", " ")
     return [f"Query {query.id}" + (f": {about}" if about else ""), *_aligned(facts)]

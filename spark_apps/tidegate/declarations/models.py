@@ -169,6 +169,7 @@ class Query(Model):
     ``predicates``: alias → Spark SQL over that alias' bare column names, applied before the window.
     ``having``: Spark SQL over the slots (values as emitted). ``error``/``accuracy``: the promise as a fraction (0.02,
     0.95) or None. ``every_s``: the tick, seconds. ``active_from``/``active_to``: DURATION, half-open, or None.
+    ``priority``: who is admitted first (largest) when memory does not bear all.
     ``text`` is the SQL as written; ``description`` its leading comment.
     """
 

@@ -21,7 +21,7 @@ ANSWER_COLUMNS = (
 )  # fmt: skip
 TOP_K_COLUMNS = ("rank", "event_id")
 
-CLAUSES = ("ERROR", "ACCURACY", "EVERY", "DURATION")
+CLAUSES = ("ERROR", "ACCURACY", "EVERY", "DURATION", "PRIORITY")
 
 # Words that cannot stand as a bare name in an expression or after FROM.
 _RESERVED_WORDS = """

@@ -83,6 +83,7 @@ def _parse(
         every_s=(text.every_us or tick_us) / SECOND_US,
         active_from=text.active_from,
         active_to=text.active_to,
+        priority=text.priority,
         **parts,
     )
 

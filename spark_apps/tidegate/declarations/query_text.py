@@ -1,6 +1,6 @@
 """The clauses that SQL does not have, cut out of a query's text.
 
-``stream [RANGE 60 MINUTES]`` and the closing ERROR, ACCURACY, EVERY and DURATION are read here and overwritten with
+``stream [RANGE 60 MINUTES]`` and the closing ERROR, ACCURACY, EVERY, DURATION and PRIORITY are read here and overwritten with
 blanks of equal length. What is left is an ordinary SELECT, in which every position is still that of the text as
 written.
 """
@@ -20,7 +20,7 @@ from sqlglot.tokens import Token, TokenType
 
 from tidegate.declarations.names import CLAUSES
 from tidegate.declarations.positions import Report, nearest_name
-from tidegate.declarations.units import UnreadableError, read_duration_us, read_instant, read_share
+from tidegate.declarations.units import UnreadableError, read_duration_us, read_instant, read_priority, read_share
 
 T = TypeVar("T")
 
@@ -65,6 +65,7 @@ class QueryText:
     every_us: int | None = None
     active_from: datetime | None = None
     active_to: datetime | None = None
+    priority: int = 0
     nulls_first: int | None = None
 
 
@@ -264,12 +265,13 @@ def _read_clauses(tokens: list[Token], query: QueryText, report: Report) -> None
             continue
         query.offsets[name] = keyword.start
         if not values:
-            shape = {"DURATION": DURATION_SHAPE, "EVERY": "EVERY 5 MINUTES"}.get(name, f"{name} 5%")
+            shapes = {"DURATION": DURATION_SHAPE, "EVERY": "EVERY 5 MINUTES", "PRIORITY": "PRIORITY 10"}
+            shape = shapes.get(name, f"{name} 5%")
             report.add(keyword.start, f"{name} has no value", shape)
         elif misplaced := [token for token in values if token.token_type in _AFTER_FROM]:
             word = misplaced[0].text.upper()
             report.add(
-                misplaced[0].start, f"{word} stands after {name}", f"{word} before ERROR, ACCURACY, EVERY, DURATION"
+                misplaced[0].start, f"{word} stands after {name}", f"{word} before {', '.join(CLAUSES)}"
             )
         elif name == "ERROR":
             query.error = _convert(values, read_share, report)
@@ -279,6 +281,8 @@ def _read_clauses(tokens: list[Token], query: QueryText, report: Report) -> None
             query.every_us = _convert(values, read_duration_us, report)
             if query.every_us == 0:
                 report.add(values[0].start, "EVERY 0 never ends", "EVERY 5 MINUTES")
+        elif name == "PRIORITY":
+            query.priority = _convert(values, read_priority, report) or 0
         else:
             _read_duration(values, query, report)
 

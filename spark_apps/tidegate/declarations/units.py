@@ -121,6 +121,18 @@ def read_bytes(text: str) -> int:
     return int(amount)
 
 
+def read_priority(text: str) -> int:
+    """A priority: a whole number from 0, the least, to 1000.
+
+    >>> read_priority("10")
+    10
+    """
+    expected = "a whole number from 0 to 1000"
+    if not text.isascii() or not text.strip().isdigit() or len(text.strip()) > 4 or int(text) > 1000:
+        raise UnreadableError(f"{shown(text)} is not a priority", expected)
+    return int(text)
+
+
 def read_rate(text: str) -> float:
     """A rate in tuples per second, more than 0.
 
