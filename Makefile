@@ -18,7 +18,7 @@ DEMO_FROM := 2013-02-07T00
 DEMO_AIRFLOW_FROM ?= 2013-02-09T22
 DEMO_TO := 2013-02-10T00
 
-.PHONY: help setup demo up down test test-slow lint format lock clean
+.PHONY: help setup demo up down test test-slow figures bench lint format lock clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,13 @@ test: setup ## Run the tests (about 15 minutes on two cores)
 
 test-slow: setup ## Run the tests that take minutes each and are not part of `make test`
 	@$(BIN)/python -m pytest -m slow
+
+figures: setup ## Draw the papers' figures into .tidegate/figures: PNG, and the numbers as CSV
+	@$(BIN)/python -m infra.figures --out $(STATE)/figures --warehouse $(TIDEGATE_WAREHOUSE)
+
+bench: setup ## Measure what the README claims: the window planner, the learnt error-to-width map
+	@$(BIN)/python -m infra.benchmarks.window_sizing
+	@$(BIN)/python -m infra.benchmarks.error_width --out $(STATE)/error_width
 
 lint: setup ## Check style, types and the direction of imports
 	@$(BIN)/ruff check .

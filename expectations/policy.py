@@ -67,6 +67,7 @@ SEVERITIES: Mapping[str, Severity] = MappingProxyType(
         "plan_width_above_least": "critical",
         "plan_width_below_most": "critical",
         "plan_within_memory_budget": "critical",
+        "plan_held_within_memory_budget": "critical",
         "plan_feasible": "warning",
         "plan_slack_within_horizon": "critical",
         "plan_oracle_within_horizon": "critical",

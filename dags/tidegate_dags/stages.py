@@ -52,15 +52,15 @@ STAGES = (
         waits_for_previous=True,
         reads="the files that landed for the interval; `stream_rates`, `window_plan` of the interval before; "
         "`slack_plan` and `error_width_plan` in effect",
-        writes="`events_<stream>`, `quarantine`, `source_files`, `stream_rates`, `window_plan`",
+        writes="`events_<stream>`, `quarantine`, `source_files`, `stream_rates`, `window_plan`, `query_plan`",
         guarantees="rows in = rows out + quarantined, each refused record with its reason; "
-        "planned windows fit the memory budget",
+        "what the windows hold fits the memory budget at every tick",
         page="report",
     ),
     Stage(
         name="join_aggregate",
         after=("ingest",),
-        reads="`events_<stream>` as far back as range and slack reach, `window_plan`, `slack_plan`",
+        reads="`events_<stream>` as far back as range and slack reach, `window_plan`, `query_plan`, `slack_plan`",
         writes="`answers_<query>` of every aggregate and join-aggregate query",
         guarantees="every answer whose emission (tick + slack) falls into the interval, each with its coverage; "
         "state stays within the memory budget",
@@ -69,7 +69,7 @@ STAGES = (
     Stage(
         name="top_k",
         after=("ingest",),
-        reads="`events_<stream>` as far back as range and slack reach, `window_plan`, `slack_plan`",
+        reads="`events_<stream>` as far back as range and slack reach, `window_plan`, `query_plan`, `slack_plan`",
         writes="`answers_<query>` of every top-k query",
         guarantees="the k first rows of every window, ties broken the same way in every run; late rows counted",
         page="report",
@@ -97,7 +97,7 @@ STAGES = (
         name="calibrate",
         after=("ingest", "join_aggregate", "top_k"),
         reads="`answers_<query>`, `events_<stream>` up to the horizon",
-        writes="`truth_<query>`, `accuracy`, `needed_slack`, `slack_plan`, `error_width_plan`",
+        writes="`truth_<query>`, `accuracy`, `needed_slack`, `slack_plan`, `width_errors`, `error_width_plan`",
         guarantees="every window that became final is judged against the exact answer; "
         "the new slack and error-to-width map take effect at the interval's end",
         page="report",

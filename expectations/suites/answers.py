@@ -31,7 +31,7 @@ _FRAME = pa.schema(
         ("limit", pa.int64()),
     ]
 )
-_CONTRACT = ["window_end", "emitted_at", "width_s", "coverage", "support_level", "slack_s"]
+_CONTRACT = ["window_end", "emitted_at", "width_s", "range_s", "coverage", "support_level", "slack_s"]
 
 
 def grain(query: Query, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
@@ -57,9 +57,10 @@ def _answers(case: Case, query: Query) -> pa.Table:
     rows = case.read(f"answers_{query.id}")
     top_k = query.kind == "top_k"
     width_s, range_s, product = _widths(query, rows)
-    every_us = round(query.every_s * 1_000_000)
+    # At level C, and where a plan leaves it, windows end at ticks between the multiples of EVERY.
+    tick_us = case.pipeline.tick_s * 1_000_000
     end_us = pc.cast(rows["window_end"], pa.int64())
-    off_us = pc.subtract(end_us, pc.multiply(pc.divide(end_us, every_us), every_us))
+    off_us = pc.subtract(end_us, pc.multiply(pc.divide(end_us, tick_us), tick_us))
     return shaped(
         {
             "table": f"answers_{query.id}",
@@ -120,12 +121,13 @@ def expectations(gxe: Any, pipeline: Pipeline, policy: Policy) -> list[Any]:
         "answer_emitted_in_interval", "emitted_at lies in the interval", "emitted_after_start_s", 0, before_end
     )
     rules.equal("answer_emitted_at_slack", "emitted_at = window_end + slack", "emitted_after_end_s", "slack_s")
-    rules.at_most("answer_on_tick", "window_end is a multiple of EVERY", "off_tick_s", 0)
-    rules.between("answer_coverage_in_range", "coverage lies in (0, 1]", "coverage", 0, 1, above=True)
+    rules.at_most("answer_on_tick", "window_end is a multiple of the tick", "off_tick_s", 0)
+    rules.between("answer_coverage_in_range", "coverage lies in [0, 1]", "coverage", 0, 1)
     rules.equal("answer_coverage_is_product", "coverage = product of width/range", "coverage", "product_of_widths")
     rules.pair("answer_width_within_range", "no window is wider than its range", "range_s", "width_s", "width_s")
     rules.between("answer_slack_within_horizon", "slack lies in [0, horizon]", "slack_s", 0, horizon)
-    rules.in_set("answer_support_level_known", "the support level is A, B or C", "support_level", ["A", "B", "C"])
+    levels = ["A", "B", "C", "unsupported"]
+    rules.in_set("answer_support_level_known", "the support level is one that exists", "support_level", levels)
     rules.pair("answer_rank_within_limit", "no rank above LIMIT", "limit", "rank", "rank")
     return rules.made
 

@@ -21,6 +21,7 @@ _FRAME = pa.schema(
         ("min_width_s", pa.float64()),
         ("most_width_s", pa.float64()),
         ("planned_bytes", pa.float64()),
+        ("held_bytes", pa.float64()),
         ("infeasible", pa.int64()),
         ("slack_s", pa.float64()),
         ("oracle_slack_s", pa.float64()),
@@ -34,7 +35,8 @@ _FRAME = pa.schema(
 def frame(case: Case, policy: Policy) -> pa.Table:
     """One row a plan row; the three plans one after another."""
     plan = case.read("window_plan")
-    return joined([_window_plan(case, plan), _together(plan), _slack_plan(case), _error_width_plan(case)], _FRAME)
+    parts = [_window_plan(case, plan), _together(plan), _held(case), _slack_plan(case), _error_width_plan(case)]
+    return joined(parts, _FRAME)
 
 
 def _grain(rows: pa.Table, keys: list[str]) -> pa.ChunkedArray:
@@ -50,6 +52,15 @@ def _together(plan: pa.Table) -> pa.Table:
     return shaped(columns | {"planned_bytes": sums["planned_bytes_sum"]}, _FRAME, sums.num_rows)
 
 
+def _held(case: Case) -> pa.Table:
+    """What all windows held at most in a tick, together."""
+    rates = case.read("stream_rates")
+    sums = rates.group_by("tick").aggregate([("held_bytes", "sum")]).sort_by("tick")
+    subject = pc.binary_join_element_wise("all streams", instants(sums["tick"]), " ", null_handling="replace")
+    columns: dict[str, object] = {"table": "stream_rates", "subject": subject, "grain": subject, "nulls": 0}
+    return shaped(columns | {"held_bytes": pc.cast(sums["held_bytes_sum"], pa.float64())}, _FRAME, sums.num_rows)
+
+
 def _window_plan(case: Case, rows: pa.Table) -> pa.Table:
     # Surplus memory may widen a window beyond the widest range of its queries, up to the stream's max_width.
     limits = [s for s in case.pipeline.streams if s.max_width_s is not None]
@@ -62,8 +73,10 @@ def _window_plan(case: Case, rows: pa.Table) -> pa.Table:
             "subject": _grain(rows, ["stream"]),
             "grain": _grain(rows, ["stream"]),
             "nulls": nulls(rows, required),
-            "width_s": rows["width_s"],
-            "min_width_s": rows["min_width_s"],
+            # At level C a window reaches its least width at the end of its slot. What was evicted early, or is not
+            # supported, has its own rows: there the budget decides, not the need.
+            "width_s": pc.add(rows["width_s"], pc.coalesce(rows["slot_s"], 0.0)),
+            "min_width_s": pc.if_else(_kept_at_least(rows), rows["min_width_s"], None),
             "most_width_s": pc.if_else(pc.is_valid(declared), pc.max_element_wise(declared, rows["max_width_s"]), None),
             "planned_bytes": rows["planned_bytes"],
             "infeasible": pc.cast(pc.equal(rows["support_level"], "infeasible"), pa.int64()),
@@ -71,6 +84,10 @@ def _window_plan(case: Case, rows: pa.Table) -> pa.Table:
         _FRAME,
         rows.num_rows,
     )
+
+
+def _kept_at_least(rows: pa.Table) -> pa.ChunkedArray:
+    return pc.and_(pc.not_equal(rows["support_level"], "infeasible"), pc.not_equal(rows["trigger"], "eviction"))
 
 
 def _slack_plan(case: Case) -> pa.Table:
@@ -120,6 +137,8 @@ def expectations(gxe: Any, pipeline: Pipeline, policy: Policy) -> list[Any]:
     says = "no width above the widest range and the declared max_width"
     rules.pair("plan_width_below_most", says, "most_width_s", "width_s", measured="width_s")
     rules.at_most("plan_within_memory_budget", "no plan takes more than the memory budget", "planned_bytes", budget)
+    says = "all windows together never held more than the memory budget"
+    rules.at_most("plan_held_within_memory_budget", says, "held_bytes", budget)
     rules.at_most("plan_feasible", "the memory budget bears every query at some support level", "infeasible", 0)
     rules.between("plan_slack_within_horizon", "the slack K lies in [0, horizon]", "slack_s", 0, horizon)
     rules.between("plan_oracle_within_horizon", "the oracle's slack lies in [0, horizon]", "oracle_slack_s", 0, horizon)

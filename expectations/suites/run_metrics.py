@@ -19,7 +19,17 @@ from tidegate.declarations.models import Pipeline
 _BYTES = ("peak_state_bytes", "memory_budget_bytes", "peak_process_bytes", "process_budget_bytes")
 _FRAME = pa.schema([*SUBJECT, ("grain", pa.string()), ("nulls", pa.int64()), *((name, pa.int64()) for name in _BYTES)])
 # The stages after them have either not run yet or left the account of an earlier run.
-STAGES = ("ingest", "join_aggregate", "top_k", "sample_history", "resample_history", "calibrate_learn", "calibrate")
+STAGES = (
+    "ingest",
+    "plan_windows",
+    "join_aggregate",
+    "top_k",
+    "sample_history",
+    "resample_history",
+    "calibrate_learn",
+    "calibrate_widths",
+    "calibrate",
+)
 
 
 def frame(case: Case, policy: Policy) -> pa.Table:

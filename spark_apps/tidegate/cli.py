@@ -51,7 +51,13 @@ def _parser() -> argparse.ArgumentParser:
         "tidegate plan-windows instance.json --method ap",
     )
     plan.add_argument("instance", metavar="INSTANCE.json")
-    plan.add_argument("--method", choices=("dp", "ap", "exact"), default="exact", help="how level C groups windows")
+    plan.add_argument(
+        "--method",
+        choices=("joint", "exact", "dp", "ap"),
+        default="joint",
+        help="how level C is planned: free swings and staggered ramps (joint, the default), or the paper's serial "
+        "groups: optimal (exact, dp up to 20 windows) or by first fit (ap)",
+    )
     plan.set_defaults(action=_plan_windows)
 
     run = _command(
@@ -116,7 +122,7 @@ def _validate(arguments: argparse.Namespace) -> None:
 
 
 def _explain(arguments: argparse.Namespace) -> None:
-    from tidegate.apps.plan_windows import needs, render
+    from tidegate.apps.memory_ladder import needs, render
     from tidegate.declarations import load_pipeline
     from tidegate.declarations.explain import describe
 
@@ -127,12 +133,16 @@ def _explain(arguments: argparse.Namespace) -> None:
 
 
 def _plan_windows(arguments: argparse.Namespace) -> None:
-    from tidegate.apps.plan_windows import plan_windows
+    from tidegate.apps.plan_windows import MOST_BYTES, plan_windows
 
     try:
-        text = sys.stdin.read() if arguments.instance == "-" else Path(arguments.instance).read_text(encoding="utf-8")
+        with sys.stdin.buffer if arguments.instance == "-" else Path(arguments.instance).open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        text = content.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{arguments.instance} cannot be read: {error}") from None
+    if len(content) > MOST_BYTES:
+        raise UserError(f"{arguments.instance} is too large: an instance has at most {MOST_BYTES >> 20} MiB")
     print(plan_windows(text, arguments.method))
 
 

@@ -75,6 +75,7 @@ def rows_of(pipeline: Pipeline, table: str, interval: Interval, schema: pa.Schem
         case "stream_rates":
             return [
                 {"stream": s, "tick": t, "tuples": 3, "rate": 0.5, "tuple_bytes": 64.0}
+                | {"held_tuples": 3, "held_bytes": 192.0, "evicted_early": 0}
                 for s in streams
                 for t in window_ends
             ]
@@ -82,6 +83,10 @@ def rows_of(pipeline: Pipeline, table: str, interval: Interval, schema: pa.Schem
             plan = {"effective_from": start, "support_level": "B", "width_s": 1800.0, "min_width_s": 900.0}
             rest = {"max_width_s": 3600.0, "byte_rate": 1.0, "planned_bytes": 1800.0, "trigger": "rate"}
             return [{"stream": s, **plan, **rest} for s in streams]
+        case "query_plan":
+            plan = {"effective_from": start, "support_level": "B", "slot_end": None, "period_s": None}
+            tolerable = {q.id: [(s, 0.9 * r) for s, r in q.ranges_s().items()] for q in queries}
+            return [{"query": q.id, **plan, "tolerable_s": tolerable[q.id], "extra_answer": None} for q in queries]
         case "accuracy":
             return [_accuracy(random, query, window_end) for query in queries for window_end in window_ends]
         case "slack_plan":
@@ -94,6 +99,13 @@ def rows_of(pipeline: Pipeline, table: str, interval: Interval, schema: pa.Schem
                 for q in queries
                 for t in window_ends
                 for n in range(3)
+            ]
+        case "width_errors":
+            return [
+                {"query": q.id, "window_end": t, "share": share, "error": 1.0 - share}
+                for q in queries
+                for t in window_ends
+                for share in (0.5, 1.0)
             ]
         case "error_width_plan":
             plan = {"effective_from": end, "tolerated_error": 0.02, "slack_width_s": 60.0, "coverage": 0.98}
@@ -141,6 +153,7 @@ def _tuple(random: Random, schema: pa.Schema, interval: Interval, number: int) -
 def _answers(random: Random, schema: pa.Schema, query: Query, window_end: Any) -> list[Row]:
     widths = {w.alias: w.range_s / 2 for w in query.windows}
     held = {"window_end": window_end, "emitted_at": window_end + timedelta(minutes=10), "width_s": widths}
+    held |= {"range_s": {w.alias: w.range_s for w in query.windows}}
     held |= {"coverage": 0.5 ** len(widths), "support_level": "B", "slack_s": 600.0}
     own = {name: value for name, value in held.items() if name in schema.names}
     selected = {o.expression.strip("`"): o.name for o in query.outputs}

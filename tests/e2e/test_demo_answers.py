@@ -55,7 +55,7 @@ def pipeline() -> Pipeline:
 def test_the_demo_has_the_queries_that_are_checked_here(pipeline: Pipeline) -> None:
     assert [query.id for query in pipeline.queries] == QUERIES
     kinds = [query.kind for query in pipeline.queries]
-    assert {kind: kinds.count(kind) for kind in kinds} == {"aggregate": 2, "join_aggregate": 2, "top_k": 2}
+    assert {kind: kinds.count(kind) for kind in kinds} == {"aggregate": 4, "join_aggregate": 2, "top_k": 2}
 
 
 @pytest.mark.parametrize("stream", STREAMS)
@@ -76,16 +76,17 @@ def test_nothing_is_refused(warehouse: Path) -> None:
 def test_every_answer_equals_brute_force(pipeline: Pipeline, warehouse: Path, query: str) -> None:
     comparison = check_answers(pipeline, pipeline.query(query), warehouse, START, END)
     assert comparison.equal, str(comparison)
-    # Half a day has 72 windows; those whose slack reaches beyond its end are not due yet.
-    assert comparison.windows > 30
-    assert comparison.rows > 50
+    # Half a day has 72 windows; those whose slack reaches beyond its end are not due yet. Some queries answer seldom.
+    often = pipeline.query(query).every_s <= 600
+    assert comparison.windows > (30 if often else 1)
+    assert comparison.rows > (50 if often else 5)
 
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_every_truth_equals_brute_force(pipeline: Pipeline, warehouse: Path, query: str) -> None:
     comparison = check_truth(pipeline, pipeline.query(query), warehouse, START, END)
     assert comparison.equal, str(comparison)
-    assert comparison.windows > 30
+    assert comparison.windows > (30 if pipeline.query(query).every_s <= 600 else 0)
 
 
 @pytest.mark.parametrize("query", QUERIES)

@@ -179,6 +179,7 @@ def schedule_columns(window: ExpectedWindow) -> Row:
     return {
         "emitted_at": window.emitted_at,
         "width_s": window.width_s,
+        "range_s": window.range_s,
         "coverage": window.coverage,
         "support_level": window.support_level,
         "slack_s": window.slack_s,
@@ -195,6 +196,7 @@ def expected_truth(pipeline: Pipeline, query: Query, folder: Path, start: dateti
             slack_s=horizon.total_seconds(),
             lower={w.alias: tick - timedelta(seconds=w.range_s) for w in query.windows},
             width_s={w.alias: w.range_s for w in query.windows},
+            range_s={w.alias: w.range_s for w in query.windows},
             coverage=1.0,
             support_level="A",
         )

@@ -22,8 +22,8 @@ def entered(pipeline: Pipeline, stream: Stream, folder: Path, start: datetime, e
     lies before the window's lower bound at some tick.
     """
     bounds = lower_bounds(pipeline, stream.name, folder, start, end)
-    ticks = sorted(tick for tick in bounds if bounds[tick][0] is not None)
-    lowers = [bounds[tick][0] for tick in ticks]
+    ticks = sorted(tick for tick in bounds if bounds[tick] is not None)
+    lowers = [bounds[tick] for tick in ticks]
     found = []
     for row in read_rows(folder, f"events_{stream.name}"):
         left = bisect_right(lowers, row["event_time"])

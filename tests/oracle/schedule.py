@@ -7,12 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import duckdb
 
 from tidegate.declarations.models import EPOCH, Pipeline, Query
+
+NOTHING = datetime.max.replace(tzinfo=UTC)
+"""The bound of a window of width 0: it holds nothing, not even what has arrived since the last tick."""
+LEVELS = ["A", "B", "C", "unsupported"]
+UNPLANNED = (EPOCH, None, None, None, "A", None)
+"""The row of ``query_plan`` that stands for none: answers at every EVERY, whatever is held will do."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +30,7 @@ class ExpectedWindow:
     slack_s: float
     lower: dict[str, datetime]  # alias → start of what was held, inclusive
     width_s: dict[str, float]  # alias → seconds held
+    range_s: dict[str, float]  # alias → seconds declared
     coverage: float
     support_level: str
 
@@ -76,84 +83,175 @@ def first_tick(pipeline: Pipeline, query: Query, folder: Path) -> datetime | Non
     return next(multiples(query.every_s, after, after + timedelta(seconds=query.every_s + 1)))
 
 
-def lower_bounds(pipeline: Pipeline, stream: str, folder: Path, start: datetime, end: datetime) -> dict:
-    """Tick → (lower bound of what the stream's window holds, level of support), tick by tick.
+def wanted_from(row: tuple, tick: datetime, after: bool) -> datetime:
+    """The start of what a plan row (effective_from, width, slot offset, slot, period) lets a window hold at a tick.
+
+    ``after``: once the tick's answers are given and its evictions done. During its slot a window lets nothing go.
+    """
+    effective_from, width_s, offset_s, slot_s, period_s = row
+    width = timedelta(seconds=width_s)
+    if period_s is None:
+        return tick - width
+    since = tick - effective_from - timedelta(seconds=offset_s)
+    phase = since % timedelta(seconds=period_s)
+    slot = timedelta(seconds=slot_s)
+    if since > timedelta(0) and not after and phase == timedelta(0):
+        phase = timedelta(seconds=period_s)  # the very end of a period belongs to it
+    growing = since >= timedelta(0) and (phase < slot if after else phase <= slot)
+    return (tick - phase if growing else tick) - width
+
+
+def lower_bounds(
+    pipeline: Pipeline, stream: str, folder: Path, start: datetime, end: datetime, for_answers: bool = False
+) -> dict:
+    """Tick → start of what the stream's window holds after the tick, tick by tick.
+
+    ``for_answers``: a window of width 0 holds NOTHING, whatever arrives before the next tick.
 
     A window never gets back what it let go, so the bound never moves back. When a plan gives way to another, its width
     held until that very instant. Before the first plan its width counts as having been in effect.
     """
     plan = rows(
         folder,
-        f"SELECT effective_from, width_s, support_level FROM {{t}} WHERE stream = '{stream}' ORDER BY effective_from",
+        f"SELECT effective_from, width_s, slot_offset_s, slot_s, period_s FROM {{t}} WHERE stream = '{stream}' "
+        "ORDER BY effective_from",
         "window_plan",
     )
-    bounds: dict[datetime, tuple[datetime | None, str]] = {}
+    bounds: dict[datetime, datetime | None] = {}
     if not plan:
-        return {tick: (None, "A") for tick in multiples(pipeline.tick_s, start, end)}
+        return dict.fromkeys(multiples(pipeline.tick_s, start, end))
     held_from: datetime | None = None
     before = plan[0]
     for tick in multiples(pipeline.tick_s, min(start, plan[0][0]), end):
         now = in_effect(plan, tick) or plan[0]
-        for row in (before, now):
-            wanted = tick - timedelta(seconds=row[1])
-            held_from = wanted if held_from is None else max(held_from, wanted)
-        bounds[tick] = (held_from, now[2])
+        wanted = [wanted_from(now, tick, after=True)]
+        if before is not now:
+            wanted.append(wanted_from(before, tick, after=False))
+        held_from = max(wanted) if held_from is None else max(held_from, *wanted)
+        bounds[tick] = held_from
         before = now
+        if for_answers and now[1] <= 0 and wanted_from(now, tick, after=True) == tick:
+            bounds[tick] = NOTHING
     return bounds
 
 
-def worst(levels: list[str]) -> str:
-    """The worst of several levels of support."""
-    return max(levels, key=["A", "B", "C", "infeasible"].index)
+def whole_ticks(pipeline: Pipeline, duration: timedelta) -> timedelta:
+    """The least multiple of the tick that is no shorter."""
+    tick = timedelta(seconds=pipeline.tick_s)
+    return -(-duration // tick) * tick
 
 
-def expected_windows(
-    pipeline: Pipeline, query: Query, folder: Path, start: datetime, end: datetime
-) -> list[ExpectedWindow]:
-    """The windows of a query that must have been answered at an instant in [start, end), by window end."""
-    first = first_tick(pipeline, query, folder)
-    if first is None:
-        return []
+def slack_at(pipeline: Pipeline, query: Query, slacks: list[tuple], instant: datetime) -> timedelta:
+    """K in effect; a query that promises nothing waits for nothing."""
+    row = in_effect(slacks, instant)
+    if row is not None:
+        return timedelta(seconds=row[1])
+    return timedelta(seconds=pipeline.initial_slack_s if query.promised is not None else 0)
+
+
+def emissions(
+    pipeline: Pipeline, query: Query, folder: Path, first: datetime, start: datetime, end: datetime
+) -> list[tuple[datetime, datetime, tuple]]:
+    """(instant of the answer, window end, plan row) of every answer in [start, end), each window once.
+
+    A row of ``query_plan`` reigns from just after its instant up to the next row's instant, inclusive.
+    """
+    plan = rows(
+        folder,
+        "SELECT effective_from, slot_end, period_s, extra_answer, support_level, map_entries(tolerable_s) FROM {t} "
+        f"WHERE query = '{query.id}' ORDER BY effective_from",
+        "query_plan",
+    )
     slacks = rows(
         folder,
         f"SELECT effective_from, slack_s FROM {{t}} WHERE query = '{query.id}' ORDER BY effective_from",
         "slack_plan",
     )
-    bounds = {name: lower_bounds(pipeline, name, folder, first, end) for name in query.streams}
-    expected = []
+    found: list[tuple[datetime, datetime, tuple]] = []
     for tick in multiples(query.every_s, first, end):
-        if query.active_from is not None and tick < query.active_from:
+        emitted_at = tick + slack_at(pipeline, query, slacks, tick)
+        row = in_effect(plan, emitted_at - timedelta(microseconds=1)) or (plan[0] if plan else UNPLANNED)
+        if row[2] is None:
+            found.append((emitted_at, tick, row))
+    for number, row in enumerate(plan):
+        until = plan[number + 1][0] if number + 1 < len(plan) else end
+        instants = [] if row[3] is None else [row[3]]
+        instant = row[1]
+        while row[2] is not None and instant is not None and instant <= until:
+            if instant > row[0]:
+                instants.append(instant)
+            instant += timedelta(seconds=row[2])
+        for at in instants:
+            if at <= until:
+                before = at - timedelta(microseconds=1)
+                waited = whole_ticks(pipeline, slack_at(pipeline, query, slacks, before))
+                found.append((at, at - waited, row))
+    once: dict[datetime, tuple[datetime, datetime, tuple]] = {}
+    for answer in sorted(found, key=lambda a: a[:2]):
+        if start <= answer[0] < end:
+            once.setdefault(answer[1], answer)
+    return sorted(once.values(), key=lambda a: a[:2])
+
+
+def expected_windows(
+    pipeline: Pipeline, query: Query, folder: Path, start: datetime, end: datetime
+) -> list[ExpectedWindow]:
+    """The windows of a query that must have been answered at an instant in [start, end), by instant."""
+    first = first_tick(pipeline, query, folder)
+    if first is None:
+        return []
+    origin = first - timedelta(days=1)
+    bounds = {name: lower_bounds(pipeline, name, folder, origin, end, for_answers=True) for name in query.streams}
+    tick_length = timedelta(seconds=pipeline.tick_s)
+    expected = []
+    for emitted_at, window_end, row in emissions(pipeline, query, folder, first, start, end):
+        if window_end < first:
             continue
-        if query.active_to is not None and tick >= query.active_to:
+        if query.active_from is not None and window_end < query.active_from:
             continue
-        row = in_effect(slacks, tick)
-        # A query that promises nothing waits for nothing.
-        initial_s = float(pipeline.initial_slack_s) if query.promised is not None else 0.0
-        slack_s = row[1] if row is not None else initial_s
-        emitted_at = tick + timedelta(seconds=slack_s)
-        if not start <= emitted_at < end:
+        if query.active_to is not None and window_end >= query.active_to:
             continue
-        lower, width_s, coverage = {}, {}, 1.0
+        last_tick = EPOCH + whole_ticks(pipeline, emitted_at - EPOCH) - tick_length
+        tolerable_s = {entry["key"]: entry["value"] for entry in row[5] or []}
+        lower, width_s, coverage, levels = {}, {}, 1.0, []
         for window in query.windows:
-            whole = tick - timedelta(seconds=window.range_s)
-            held_from = bounds[window.stream][tick][0]
-            lower[window.alias] = whole if held_from is None else max(whole, held_from)
-            width_s[window.alias] = (tick - lower[window.alias]).total_seconds()
+            whole = window_end - timedelta(seconds=window.range_s)
+            held_from = bounds[window.stream].get(last_tick)
+            lower[window.alias] = whole if held_from is None else min(max(whole, held_from), window_end)
+            width_s[window.alias] = (window_end - lower[window.alias]).total_seconds()
             coverage *= width_s[window.alias] / window.range_s
-        level = worst([bounds[name][tick][1] for name in query.streams])
-        expected.append(ExpectedWindow(tick, emitted_at, slack_s, lower, width_s, coverage, level))
+            may_miss = query.ranges_s()[window.stream] - tolerable_s.get(window.stream, 0.0)
+            if width_s[window.alias] >= window.range_s - 1e-6:
+                levels.append("A")
+            elif width_s[window.alias] >= window.range_s - may_miss - 1e-6:
+                levels.append("B" if row[2] is None else "C")
+            else:
+                levels.append("unsupported")
+        expected.append(
+            ExpectedWindow(
+                window_end,
+                emitted_at,
+                (emitted_at - window_end).total_seconds(),
+                lower,
+                width_s,
+                {w.alias: w.range_s for w in query.windows},
+                coverage,
+                max(levels, key=LEVELS.index),
+            )
+        )
     return expected
 
 
 def final_windows(pipeline: Pipeline, query: Query, folder: Path, start: datetime, end: datetime) -> list[datetime]:
-    """The window ends whose truth must have become known in [start, end)."""
+    """The window ends whose truth must have become known in [start, end): multiples of EVERY, and ends of slots."""
     first = first_tick(pipeline, query, folder)
     if first is None:
         return []
     horizon = timedelta(seconds=pipeline.horizon_s)
+    in_slots = {a[1] for a in emissions(pipeline, query, folder, first, start - horizon, end) if a[1] >= first}
     return [
         tick
-        for tick in multiples(query.every_s, first, end)
+        for tick in sorted(in_slots | set(multiples(query.every_s, first, end)))
         if start <= tick + horizon < end
         and (query.active_from is None or tick >= query.active_from)
         and (query.active_to is None or tick < query.active_to)

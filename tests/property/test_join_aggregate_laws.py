@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,12 +19,16 @@ from tidegate.operators.join_aggregate import (
     Spec,
     State,
     advance,
+    exact,
     finish,
     oracle,
     start,
     state_bytes,
     step,
 )
+from tidegate.operators.join_aggregate.chains import cut
+from tidegate.operators.join_aggregate.rows import ABSENT, extreme_over, rows_for
+from tidegate.operators.join_aggregate.running import Crest
 from tidegate.operators.schedule import Schedule
 
 Row = dict[str, Any]
@@ -260,3 +267,206 @@ def test_only_what_a_window_still_needs_is_held(case: tuple[Spec, Schedule, list
             assert all(event_us >= needed_us for event_us in held.column("event_us").to_pylist())
     whole, _ = step(start(spec, schedule), batch_of(spec, rows))
     assert finish(state)[0].peak_bytes == finish(whole)[0].peak_bytes
+
+
+@settings(LAWS, max_examples=40)
+@given(cases(), st.integers(1, 9), st.lists(st.integers(0, 24), max_size=3))
+def test_sizes_of_blocks_parts_and_codebooks_change_nothing(
+    case: tuple[Spec, Schedule, list[Row]], block_rows: int, cuts: list[int]
+) -> None:
+    whole = run(*case)
+    package = "tidegate.operators.join_aggregate"
+    with (
+        patch(f"{package}.operator.BLOCK_ROWS", block_rows),
+        patch(f"{package}.held.SMALL_PART_ROWS", block_rows // 2),
+        patch(f"{package}.state.SPARE_CODES", 0),
+        patch(f"{package}.codebook.SPREAD", 0),
+        patch(f"{package}.rows.PLACES_PER_MARK", block_rows - 1),
+        patch(f"{package}.chains.LONGEST_GAP", block_rows),
+    ):
+        assert run(*case, cuts=cuts).equals(whole)
+
+
+@given(schedules(("a", "b")))
+def test_no_chain_of_windows_moves_back(schedule: Schedule) -> None:
+    chains = cut(schedule, ["a", "b"])
+    for chain in np.unique(chains):
+        for bound in (schedule.window_end_us, schedule.lower_us["a"], schedule.lower_us["b"]):
+            assert (np.diff(bound[chains == chain]) >= 0).all()
+    never_back = all((np.diff(b) >= 0).all() for b in (schedule.window_end_us, *schedule.lower_us.values()))
+    assert (len(np.unique(chains)) == 1) == never_back
+
+
+DOUBLES = st.lists(st.floats(allow_nan=False, allow_infinity=False, min_value=-1e300, max_value=1e300), max_size=20)
+
+
+@given(DOUBLES, DOUBLES)
+def test_a_sum_in_parts_is_the_rounded_true_sum_whatever_came_and_went(stay: list[float], go: list[float]) -> None:
+    totals: dict[exact.Part, Any] = {}
+    for values, sign in ((stay, 1), (go, 1), (go, -1)):
+        for part, column in exact.split(np.array(values)).items():
+            totals[part] = totals.get(part, 0) + sign * np.array([sum(map(int, column))])
+    expected = math.fsum(stay)
+    for bits in (32, 16, 8):
+        (found,) = exact.rounded(exact.narrowed(totals, 32, bits) if bits < 32 else totals, 1)
+        assert found == expected
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20))
+def test_a_sum_of_integers_is_exact_or_refused(values: list[int]) -> None:
+    parts = exact.split(np.array(values, dtype=np.int64))
+    totals = {part: np.array([sum(map(int, column))]) for part, column in parts.items()}
+    if -(2**63) <= sum(values) < 2**63:
+        assert exact.integers(totals, 1)[0] == sum(values)
+    else:
+        with pytest.raises(OverflowError, match="64 bits"):
+            exact.integers(totals, 1)
+
+
+SPANS = st.lists(st.tuples(st.integers(0, 29), st.integers(1, 30), st.integers(-9, 9)), max_size=20)
+
+
+@given(SPANS, st.sampled_from(["min", "max"]))
+def test_the_extreme_over_intervals_is_that_of_those_that_cover_a_row(spans: list[Any], function: str) -> None:
+    begin, length, value = (np.array([s[i] for s in spans], dtype=np.int64) for i in range(3))
+    end = np.minimum(begin + length, 30)
+    pick = min if function == "min" else max
+    for row, found in enumerate(extreme_over(function, begin, end, value, 30).tolist()):
+        covering = [v for b, e, v in zip(begin, end, value, strict=True) if b <= row < e]
+        assert found == (pick(covering) if covering else ABSENT[function])
+
+
+@given(SPANS, st.sampled_from(["min", "max"]))
+def test_a_crest_has_the_extreme_of_whatever_has_not_left(spans: list[Any], function: str) -> None:
+    event_us, code, value = (np.array([s[i] for s in spans], dtype=np.int64) for i in range(3))
+    crest = Crest.of(function, code % 3, event_us, value, None)
+    pick = min if function == "min" else max
+    for of in range(3):
+        for from_us in range(31):
+            left = [v for e, c, v in zip(event_us, code % 3, value, strict=True) if c == of and e >= from_us]
+            kept = [
+                v for e, c, v in zip(crest.event_us, crest.code, crest.value, strict=True) if c == of and e >= from_us
+            ]
+            assert (pick(left) if left else None) == (pick(kept) if kept else None)
+
+
+@given(st.lists(st.integers(0, 39), max_size=60), st.integers(0, 100))
+def test_every_history_has_a_row_at_its_first_window_and_at_each_mark(marks: list[int], per_mark: int) -> None:
+    places = np.array(marks, dtype=np.int64)
+    with patch("tidegate.operators.join_aggregate.rows.PLACES_PER_MARK", per_mark):
+        first, window, (row,) = rows_for([places], 4, 10)
+    owner = np.repeat(np.arange(4), np.diff(first, append=len(window)))
+    assert (window[first] == 0).all()
+    assert (owner[row] * 10 + window[row] == places).all()
+    assert (np.diff(owner * 10 + window) > 0).all()
+
+
+# Many arrivals, against sums per key and group over the tuples of one window at a time.
+KEYS, GROUPS = 40, 3
+LARGE = Spec(
+    (Side("a", classes=("j0",)), Side("b", classes=("j0",), groups=("g0",))),
+    tuple(
+        Measure(f"a{i}", f, alias)
+        for i, (f, alias) in enumerate(  # type: ignore[arg-type]
+            [("count", None), ("sum", "a"), ("avg", "b"), ("min", "b"), ("max", "a"), ("count", "a")]
+        )
+    ),
+    pa.schema([("j0", pa.int64()), ("g0", pa.int64()), *((f"a{i}", pa.float64()) for i in range(1, 6))]),
+)
+
+
+def arrivals(rng: np.random.Generator, count: int, span_us: int) -> dict[str, Any]:
+    """Tuples in order of arrival: ties, lateness with a long tail, a silent stretch, NULLs; numbers add up exactly."""
+    event_us = rng.integers(0, span_us, count)
+    event_us[(event_us > span_us // 2) & (event_us < span_us * 6 // 10)] = span_us // 3
+    late_us = np.where(rng.random(count) < 0.5, 0, rng.exponential(span_us / 200, count)).astype(np.int64)
+    order = np.argsort(event_us + late_us, kind="stable")
+    key = np.minimum(rng.zipf(1.5, count) - 1, KEYS - 1)
+    return {
+        "side": rng.integers(0, 2, count).astype(np.int8),
+        "event_us": event_us[order],
+        "arrival_us": (event_us + late_us)[order],
+        "key": np.where(rng.random(count) < 0.05, -1, key),
+        "group": rng.integers(-1, GROUPS, count),
+        "value": np.where(rng.random(count) < 0.1, np.nan, rng.integers(-4000, 4000, count) / 4),
+    }
+
+
+def changing_schedule(rng: np.random.Generator, span_us: int) -> Schedule:
+    """400 windows of unequal widths that change at any of them, the slack rising and falling."""
+    ends = np.arange(1, 401) * (span_us // 400)
+    slack_us = rng.choice([0, span_us // 300, span_us // 100], 8).repeat(50)
+    ranges_us = {"a": span_us // 40, "b": span_us // 15}
+    lower_us = {
+        alias: np.maximum.accumulate(ends - (range_us * rng.choice([0.0, 0.3, 1.0, 1.0], 400)).astype(np.int64))
+        for alias, range_us in ranges_us.items()
+    }
+    return Schedule.from_ticks(ends, slack_us, ranges_us, lower_us)
+
+
+def answers_of_window(rows: dict[str, Any], schedule: Schedule, window: int) -> dict[Any, list[Any]]:
+    """Group → pairs, sum a, count and sum b, least b, largest a, count a."""
+    seen = (rows["arrival_us"] <= schedule.emit_us[window]) & (rows["event_us"] < schedule.window_end_us[window])
+    seen &= rows["key"] >= 0
+    inside = [
+        np.flatnonzero(seen & (rows["side"] == side) & (rows["event_us"] >= schedule.lower_us[alias][window]))
+        for side, alias in enumerate("ab")
+    ]
+    (key_a, value_a), (key_b, value_b) = ((rows["key"][i], rows["value"][i]) for i in inside)
+    group_b, found = rows["group"][inside[1]], {}
+    n_a, known_a = np.bincount(key_a, minlength=KEYS), ~np.isnan(value_a)
+    for group in range(-1, GROUPS):
+        own_key, own = key_b[group_b == group], value_b[group_b == group]
+        n_b, known = np.bincount(own_key, minlength=KEYS), ~np.isnan(own)
+        pairs, count_b = int(n_a @ n_b), int(n_a[own_key[known]].sum())
+        if not pairs:
+            continue
+        count_a = int(n_b[key_a[known_a]].sum())
+        joined_a, joined_b = value_a[known_a & (n_b[key_a] > 0)], own[known & (n_a[own_key] > 0)]
+        found[None if group < 0 else group] = [
+            pairs,
+            float((value_a * n_b[key_a])[known_a].sum()) if count_a else None,
+            count_b,
+            float((own * n_a[own_key])[known].sum()) if count_b else None,
+            float(joined_b.min()) if len(joined_b) else None,
+            float(joined_a.max()) if len(joined_a) else None,
+            count_a,
+        ]
+    return found
+
+
+def check_arrivals(seed: int, count: int, windows: int) -> None:
+    rng = np.random.default_rng(seed)
+    span_us = 10_000_000
+    rows, schedule = arrivals(rng, count, span_us), changing_schedule(rng, span_us)
+    table = pa.table({name: rows[name] for name in ("side", "event_us", "arrival_us")})
+    table = table.append_column("j0", pa.array(rows["key"], mask=rows["key"] < 0))
+    table = table.append_column("g0", pa.array(rows["group"], mask=rows["group"] < 0))
+    for slot in LARGE.columns.names[2:]:
+        table = table.append_column(slot, pa.array(rows["value"], mask=np.isnan(rows["value"])))
+    current, parts = start(LARGE, schedule), []
+    edges = np.unique([0, *rng.integers(0, count, 7), count])
+    for begin, end in zip(edges[:-1], edges[1:], strict=True):
+        current, answered = step(current, table.slice(begin, end - begin))
+        parts.append(answered)
+        if rng.random() < 0.3:
+            current = State.from_arrow(current.to_arrow(), LARGE, schedule)
+    current, answered = finish(current)
+    columns = ["pairs", "a1_sum", "a2_count", "a2_sum", "a3_min", "a4_max", "a5_count"]
+    found: dict[int, dict[Any, list[Any]]] = {window: {} for window in range(len(schedule))}
+    for row in pa.concat_tables([*parts, answered]).to_pylist():
+        found[row["window_index"]][row["g0"]] = [row[name] for name in columns]
+    assert any(not answers for answers in found.values()), "some windows are empty"
+    for window in rng.choice(len(schedule), windows, replace=False).tolist():
+        assert found[window] == answers_of_window(rows, schedule, window)
+
+
+def test_a_hundred_thousand_arrivals_are_answered_as_defined() -> None:
+    for seed in range(2):
+        check_arrivals(seed, 100_000, 400)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100))
+def test_a_million_arrivals_are_answered_as_defined(seed: int) -> None:
+    check_arrivals(1000 + seed, 1_000_000, 25)

@@ -212,6 +212,10 @@ def _plans(rows: dict[str, list[Row]], pipeline: Pipeline, hour: Interval) -> No
         widths = {"width_s": RANGE_S, "min_width_s": 1800.0, "max_width_s": RANGE_S}
         plan = {"stream": stream.name, "effective_from": hour.start, "support_level": "A", "trigger": "rate"}
         sizes = {"byte_rate": 0.5, "planned_bytes": 1800.0}
+        measured = {"tuples": 1, "rate": 0.002, "tuple_bytes": 50.0, "held_tuples": 6, "held_bytes": 300}
+        for minute in range(0, 60, 10):
+            tick = {"stream": stream.name, "tick": hour.start + timedelta(minutes=minute), "evicted_early": 0}
+            rows["stream_rates"].append({"interval": hour.label, **tick, **measured})
         rows["window_plan"].append({"interval": hour.label, **plan, **widths, **sizes})
     for query in pipeline.queries:
         if query.promised is None:
@@ -240,6 +244,7 @@ def _window(rows: dict[str, list[Row]], query: Query, end: datetime) -> None:
     emitted, final = end + _slack(query, end), end + HORIZON
     about = {
         "width_s": [("d", RANGE_S)],
+        "range_s": [("d", RANGE_S)],
         "coverage": 1.0,
         "support_level": "A",
         "slack_s": _slack(query, end).total_seconds(),

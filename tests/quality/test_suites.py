@@ -179,7 +179,7 @@ DEFECTS = [
         query="total",
         measured=7,
     ),
-    Defect("no coverage at all", "answer_coverage_in_range", "answers_total", first(coverage=0.0), measured=0),
+    Defect("less coverage than none", "answer_coverage_in_range", "answers_total", first(coverage=-0.5), measured=-0.5),
     Defect(
         "coverage that the widths do not bear out",
         "answer_coverage_is_product",
@@ -300,6 +300,14 @@ DEFECTS = [
     ),
     Defect("K beyond the horizon", "plan_slack_within_horizon", "slack_plan", first(slack_s=9000.0), query="total"),
     Defect("an oracle beyond the horizon", "plan_oracle_within_horizon", "slack_plan", first(oracle_slack_s=9000.0)),
+    Defect(
+        "windows beyond the budget",
+        "plan_held_within_memory_budget",
+        "stream_rates",
+        every(held_bytes=2100),
+        promised=4096,
+        measured=4200,
+    ),
     Defect("coverage above 1", "plan_coverage_in_range", "error_width_plan", first(coverage=1.2), measured=1.2),
     Defect("K not expected to do", "plan_expects_target", "slack_plan", first(accuracy_expected=0.5), "info", "total"),
     # history

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from tidegate.hosts.intervals import Interval, intervals_between
 from tidegate.hosts.planner import STATE
 from tidegate.hosts.warehouse import Warehouse
 from tidegate.operators.history.priority import priority
+from tidegate.operators.window_sizing import ControllerSpec, ControllerState
 from tidegate.operators.window_sizing.bounds import EffectiveBounds
 
 START = datetime(2013, 2, 7, tzinfo=UTC)
@@ -108,12 +110,18 @@ def write_events(pipeline: Pipeline, root: Path, calls: pa.Table) -> tuple[Inter
             schema = warehouse.schema("window_plan")
             commit.put_arrow("window_plan", interval, pa.Table.from_pylist(plans, schema=schema))
             tick_us = interval.end_us - 300 * 1_000_000
-            state = {
-                "stream": "calls", "tick_us": tick_us, "support_level": "A", "first_arrival_us": to_us(START),
-                "width_s": float(bounds().width_us[bounds()._plan_at(np.array([tick_us]))][0] / 1e6),
-                "lower_us": int(bounds().lower_us(np.array([tick_us]))[0]),
-            }  # fmt: skip
-            commit.put_state(STATE, interval, pa.Table.from_pylist([state, state | {"stream": "unkept"}]))
+            plan = int(bounds()._plan_at(np.array([tick_us]))[0])
+            streams = tuple(
+                replace(
+                    stream,
+                    first_arrival_us=to_us(START),
+                    plan_from_us=int(bounds().effective_from_us[plan]),
+                    width_s=float(bounds().width_us[plan] / 1e6),
+                    lower_us=int(bounds().lower_us(np.array([tick_us]))[0]),
+                )
+                for stream in ControllerState.initial(ControllerSpec.from_pipeline(pipeline)).streams
+            )
+            commit.put_state(STATE, interval, ControllerState(streams, tick_us, "A").to_arrow())
     return intervals
 
 

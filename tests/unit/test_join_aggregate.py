@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -148,6 +150,69 @@ def test_an_integer_total_beyond_64_bits_is_an_error() -> None:
     rows = [{"side": 0, "event_us": 1, "arrival_us": 1, "a0": 2**62}] * 2
     with pytest.raises(OverflowError, match="64 bits"):
         answers(spec, Schedule.from_ticks(np.array([10]), 0, {"d": 10}), rows)
+
+
+def pair_of(kind: pa.DataType, function: Any) -> Spec:
+    sides = (Side("a", ("j0",)), Side("b", ("j0",)))
+    return Spec(sides, (Measure("a0", function, "a"),), pa.schema([("j0", pa.int64()), ("a0", kind)]))
+
+
+def test_a_sum_over_billions_of_pairs_is_the_rounded_true_sum() -> None:
+    rows = 60_000
+    values = np.random.default_rng(1).random(rows)
+    batch = pa.table(
+        {
+            "side": np.repeat([0, 1], rows),
+            "event_us": np.ones(2 * rows),
+            "arrival_us": np.ones(2 * rows),
+            "j0": np.zeros(2 * rows),
+            "a0": np.concatenate([values, np.zeros(rows)]),
+        }
+    )
+    schedule = Schedule.from_ticks(np.array([10]), 0, {"a": 10, "b": 10})
+    state, _ = step(start(pair_of(pa.float64(), "sum"), schedule), batch)
+    (row,) = finish(state)[1].to_pylist()
+    assert row["pairs"] == rows**2
+    assert row["a0_sum"] == float(sum(map(Fraction, values.tolist())) * rows)
+
+
+def test_nothing_is_left_of_a_large_number_or_of_an_infinity_that_has_left_the_window() -> None:
+    spec = Spec((Side("d"),), (Measure("a0", "sum", "d"),), pa.schema([("a0", pa.float64())]))
+    values = [1e300, 0.1, math.inf, 0.2, -math.inf, math.nan, 0.3]
+    rows = [{"side": 0, "event_us": at, "arrival_us": at, "a0": value} for at, value in enumerate(values)]
+    answered = answers(spec, Schedule.from_ticks(np.arange(1, 8), 0, {"d": 2}), rows)
+    expected = [1e300, 1e300, math.inf, math.inf, -math.inf, math.nan, math.nan]
+    assert str([row["a0_sum"] for row in answered]) == str(expected)
+    answered = answers(spec, Schedule.from_ticks(np.arange(1, 8), 0, {"d": 1}), rows)
+    assert str([row["a0_sum"] for row in answered]) == str(values)
+
+
+def test_more_pairs_than_64_bits_can_count_are_an_error() -> None:
+    sides = tuple(Side(f"s{i}") for i in range(4))
+    spec = Spec(sides, (Measure("a0", "count"),), pa.schema([]))
+    times = np.ones(4 * 60_000)
+    batch = pa.table({"side": np.repeat(np.arange(4), 60_000), "event_us": times, "arrival_us": times})
+    schedule = Schedule.from_ticks(np.array([10]), 0, {side.alias: 10 for side in sides})
+    state, _ = step(start(spec, schedule), batch)
+    with pytest.raises(OverflowError, match="64 bits"):
+        finish(state)
+
+
+def test_keys_that_never_come_back_leave_nothing_behind() -> None:
+    spec = Spec(
+        (Side("a", ("j0",)), Side("b", ("j0",), ("g0",))),
+        (Measure("a0", "count"), Measure("a1", "max", "b")),
+        pa.schema([("j0", pa.int64()), ("g0", pa.string()), ("a1", pa.string())]),
+    )
+    schedule = Schedule.from_ticks(np.arange(1_000, 200_001, 1_000), 0, {"a": 2_000, "b": 2_000})
+    state, codes = start(spec, schedule), []
+    for begin in range(0, 200_000, 5_000):
+        at = np.arange(begin, begin + 5_000)
+        names = [f"key {number}" for number in at]
+        batch = {"side": at % 2, "event_us": at, "arrival_us": at, "j0": at // 2, "g0": names, "a1": names}
+        state, _ = step(state, pa.table(batch))
+        codes.append(sum(map(len, state.books.values())))
+    assert max(codes[20:]) <= max(codes[:20])
 
 
 @pytest.mark.parametrize(

@@ -167,17 +167,18 @@ def test_truth_holds_the_whole_range_and_the_late(pipeline: Pipeline, warehouse:
 
 
 def test_a_narrowed_window_answers_less_and_scales_it_up(pipeline: Pipeline, warehouse: Path) -> None:
-    # From 10:04 on the sales' window may be 5 minutes wide, from 10:12 on 10 minutes again.
-    plans = [("10:00", 600.0, "A"), ("10:04", 300.0, "B"), ("10:12", 600.0, "A")]
+    # Range and slack together need 12 minutes. From 10:04 on the sales' window may be 6 wide, from 10:12 on 12 again.
+    plans = [("10:00", 720.0, "A"), ("10:04", 360.0, "B"), ("10:12", 720.0, "A")]
     rest: tuple[Any, ...] = (0.0, 0.0, 0.0, 0.0, None, None, None, None, "rate")
     write(pipeline, warehouse, "window_plan", [("sales", at(t), level, w, *rest) for t, w, level in plans])
     windows = expected_windows(pipeline, pipeline.query("takings"), warehouse, at("10:00"), at("11:00"))
     held = [(f"{w.window_end:%H:%M}", f"{w.lower['sales']:%H:%M}", w.coverage, w.support_level) for w in windows[:4]]
     assert held == [
+        # Answered at 10:07: the tick before, 10:06, left what happened from 10:00 on.
         ("10:05", "10:00", 0.5, "B"),
         ("10:10", "10:05", 0.5, "B"),
-        # At 10:12 what happened before 10:07 had gone; it does not come back.
-        ("10:15", "10:07", 0.8, "A"),
+        # At 10:12 what happened before 10:06 had gone; it does not come back.
+        ("10:15", "10:06", 0.9, "B"),
         ("10:20", "10:10", 1.0, "A"),
     ]
     # 10:10: d and e, counted as if the half of the range were the whole.
@@ -213,7 +214,8 @@ def test_the_right_answers_pass_and_every_wrong_one_is_named(pipeline: Pipeline,
     assert failed.differences == [
         "window_end=2020-01-01T10:05: n is 3.0, expected 2.0",
         "window_end=2020-01-01T10:10: 0 rows, expected 1; missing: n=5.0, total=17.0, mean=3.4, "
-        "emitted_at=2020-01-01T10:12, width_s={'sales': 600.0}, coverage=1.0, support_level='A', slack_s=120.0",
+        "emitted_at=2020-01-01T10:12, width_s={'sales': 600.0}, range_s={'sales': 600.0}, coverage=1.0, "
+        "support_level='A', slack_s=120.0",
         next(d for d in failed.differences if "10:15: 2 rows, expected 1; not expected" in d),
     ]
 

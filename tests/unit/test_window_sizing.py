@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from tidegate.operators.window_sizing import (
     NOT_YET_US,
-    PLAN_SCHEMA,
-    RATES_SCHEMA,
-    STATE_SCHEMA,
-    ControllerSpec,
-    ControllerState,
     EffectiveBounds,
     Needs,
     QueryNeed,
-    SizedQuery,
-    SizedStream,
     TooManyWindowsError,
     WindowNeed,
-    advance,
-    advance_counts,
-    live_widths,
+    live_plan,
     plan,
-    plan_table,
-    rates_table,
-    step,
 )
 from tidegate.operators.window_sizing.a_support import a_support
 from tidegate.operators.window_sizing.b_support import b_support
 from tidegate.operators.window_sizing.c_support import Swings, serial_groups, swings
-
-MINUTE = 60_000_000
 
 
 def test_level_follows_from_the_budget_alone():
@@ -90,21 +73,29 @@ def test_weights_decide_between_windows():
 def test_whole_quanta_are_spent_by_gain_and_then_where_they_fit():
     windows = [WindowNeed("a", 3.0), WindowNeed("b", 1.0)]
     queries = [QueryNeed("p", {"a": 60.0}, 60.0, weight=9.0), QueryNeed("q", {"b": 60.0}, 60.0)]
-    level, widths = live_widths(Needs.of(windows, queries), 100.0, quantum_s=10.0)
-    assert (level, widths.tolist()) == ("B", [30.0, 10.0])
+    planned = live_plan(Needs.of(windows, queries), 100.0, tick_s=10.0)
+    assert (planned.support_level, planned.width_s.tolist()) == ("B", [30.0, 10.0])
 
 
-def test_live_widths_keep_the_least_width_when_rounded():
-    needs = Needs.of([WindowNeed("a", 1.0)], [QueryNeed("q", {"a": 3600.0}, 72.0)])
-    assert live_widths(needs, 3599.0, quantum_s=300.0)[0] == "infeasible"  # 3528 s rounds up to 3600 s
-    assert live_widths(needs, 3600.0, quantum_s=300.0)[1].tolist() == [3600.0]
+def test_a_live_plan_below_level_c_admits_by_priority_in_whole_quanta():
+    needs = Needs.of(
+        [WindowNeed("a", 1.0), WindowNeed("b", 2.0)],
+        [QueryNeed("p", {"a": 600.0}, delay_s=60.0), QueryNeed("q", {"b": 600.0}, delay_s=60.0, priority=1)],
+    )
+    planned = live_plan(needs, 1500.0, tick_s=60.0)
+    assert (planned.support_level, planned.width_s.tolist()) == ("infeasible", [300.0, 600.0])
 
 
-def test_live_widths_below_level_b_are_scaled_down_within_the_budget():
-    needs = Needs.of([WindowNeed("a", 1.0), WindowNeed("b", 2.0)], [QueryNeed("q", {"a": 600.0, "b": 1200.0})])
-    level, widths = live_widths(needs, 1500.0, quantum_s=60.0)
-    assert (level, widths.tolist()) == ("infeasible", [300.0, 600.0])
-    assert needs.bytes_of(widths) <= 1500.0
+def test_live_slots_stay_as_long_as_they_do():
+    queries = [QueryNeed(w, {w: 60.0}, delay_s=120.0) for w in "ab"]
+    windows = [WindowNeed("a", 1.0), WindowNeed("b", 1.0)]
+    first = live_plan(Needs.of(windows, queries), 100.0, tick_s=10.0)
+    assert first.support_level == "C" and first.peak_bytes(np.ones(2)) <= 100.0
+    later = first.shifted(np.arange(2), 20.0)
+    dearer = Needs.of([WindowNeed("a", 1.5), WindowNeed("b", 0.5)], queries)
+    assert live_plan(dearer, 100.0, 10.0, current=later).slot_offset_s.tolist() == later.slot_offset_s.tolist()
+    hastier = Needs.of(windows, [QueryNeed(w, {w: 60.0}, delay_s=110.0) for w in "ab"])
+    assert not later.carries(hastier)
 
 
 def test_swing_of_a_window():
@@ -223,142 +214,25 @@ def test_no_plan_no_bounds():
         EffectiveBounds.of([], [])
 
 
-# ---------------------------------------------------------------------------------------------------------------
-# Controller
+def test_nothing_is_evicted_in_a_slot_and_an_answer_at_its_end_finds_all():
+    bounds = EffectiveBounds.from_rows([0], [40], [(10, 20, 50)], initial_lower_us=-60)
+    instants = np.array([0, 9, 10, 29, 30, 59, 60, 79, 80])
+    assert bounds.lower_us(instants).tolist() == [-40, -31, -30, -30, -10, 19, 20, 20, 40]
+    assert bounds.lower_before_us(np.array([30, 80])).tolist() == [-30, 20]
+    assert bounds.leave_tick_us(np.array([-31, -30, 19, 20]), 10).tolist() == [10, 30, 60, 80]
 
 
-def _spec(budget: float = 36_000.0, **changes) -> ControllerSpec:
-    queries = changes.pop("queries", (SizedQuery("q", {"s": 3600.0}, {"s": 1800.0}, 300.0),))
-    streams = (SizedStream("s", 0.1, 100.0, max_width_s=7200.0),)
-    return ControllerSpec(streams, queries, budget, 5 * MINUTE, **changes)
+def test_a_slot_that_runs_when_the_plan_comes_has_a_negative_offset():
+    bounds = EffectiveBounds.from_rows([0], [40], [(-15, 20, 50)], initial_lower_us=-60)
+    assert bounds.lower_us(np.array([0, 4, 5, 34, 35])).tolist() == [-55, -55, -35, -6, -5]
 
 
-def _run(spec, state, counts, first=0):
-    rows = []
-    for i, count in enumerate(counts):
-        state, new = step(spec, state, first + i * spec.tick_us, {"s": count}, {"s": count * 100.0})
-        rows.extend(new)
-    return state, rows
+def test_a_window_of_width_0_holds_nothing_but_in_its_slots():
+    bounds = EffectiveBounds.from_rows([0, 100], [0, 0], [None, (10, 20, 50)])
+    assert bounds.closed(np.array([0, 100, 110, 120, 130])).tolist() == [True, True, False, False, True]
+    assert bounds.held_from_us(np.array([5, 105, 115, 130]), 10).tolist() == [5, 105, 110, 110]
 
 
-def test_first_tick_plans_with_declared_rates():
-    state, rows = _run(_spec(), ControllerState.initial(_spec()), [0])
-    (row,) = rows
-    assert (row.trigger, row.support_level, row.effective_from_us) == ("start", "A", 0)
-    assert (row.width_s, row.min_width_s, row.max_width_s, row.byte_rate) == (3600.0, 1800.0, 3600.0, 10.0)
-    assert row.planned_bytes == 36_000.0
-
-
-def test_nothing_changes_nothing_is_planned():
-    _, rows = _run(_spec(), ControllerState.initial(_spec()), [0] + [30] * 500)
-    assert [row.trigger for row in rows] == ["start"]
-
-
-def test_declared_rate_stands_until_the_first_arrival():
-    state, rows = _run(_spec(), ControllerState.initial(_spec()), [0] * 50)
-    assert state.stream("s").rate == 0.1 and len(rows) == 1 and state.stream("s").first_arrival_us is None
-    state, _ = _run(_spec(), state, [3], first=50 * 5 * MINUTE)
-    assert state.stream("s").first_arrival_us == 49 * 5 * MINUTE
-
-
-def test_a_rate_that_moves_by_more_than_delta_makes_a_plan_and_the_level_falls():
-    _, rows = _run(_spec(), ControllerState.initial(_spec()), [0] + [30] * 20 + [90] * 60)
-    assert [row.trigger for row in rows[1:]] == ["rate"] * (len(rows) - 1) and len(rows) >= 2
-    assert rows[-1].support_level == "infeasible"
-    assert all(row.planned_bytes <= 36_000.0 for row in rows)
-
-
-def test_one_odd_tick_is_not_a_change_of_rate():
-    _, rows = _run(_spec(half_life_s=1.0, hysteresis_ticks=2), ControllerState.initial(_spec()), [0, 30, 300, 30, 30])
-    assert len(rows) == 1
-
-
-def test_a_quiet_night_does_not_plan_for_ever():
-    _, rows = _run(_spec(), ControllerState.initial(_spec()), [0, 30] + [0] * 5000)
-    assert len(rows) < 12
-
-
-def test_budget_change_makes_a_plan():
-    state, _ = _run(_spec(), ControllerState.initial(_spec()), [0, 30])
-    _, rows = _run(_spec(20_000.0), state, [30, 30], first=10 * MINUTE)
-    assert [(row.trigger, row.support_level, row.width_s) for row in rows] == [("budget", "B", 1800.0)]
-
-
-def test_an_edited_declaration_starts_anew():
-    state, _ = _run(_spec(), ControllerState.initial(_spec()), [0, 30])
-    wider = _spec(queries=(SizedQuery("q", {"s": 3000.0}, {}, 300.0),))
-    _, rows = _run(wider, state, [30], first=10 * MINUTE)
-    assert [row.trigger for row in rows] == ["start"]
-
-
-@pytest.mark.parametrize(
-    ("budget", "range_s", "slack_s", "start", "end"),
-    [
-        pytest.param(1e9, 7000.0, 0.0, True, False, id="A: wider than every other"),
-        pytest.param(1e9, 3600.0, 0.0, False, False, id="A: not wider"),
-        pytest.param(30_000.0, 2000.0, 600.0, True, True, id="B: reaches Min_T"),
-        pytest.param(30_000.0, 1500.0, 0.0, False, False, id="B: below Min_T"),
-        pytest.param(9_000.0, 600.0, 0.0, True, True, id="infeasible: always"),
-    ],
-)
-def test_table_4(budget, range_s, slack_s, start, end):
-    always = SizedQuery("q", {"s": 3600.0}, {"s": 1800.0}, 300.0)
-    guest = SizedQuery("g", {"s": range_s}, {"s": slack_s}, 300.0, active_from_us=10 * MINUTE, active_to_us=30 * MINUTE)
-    spec = _spec(budget, queries=(always, guest))
-    _, rows = _run(spec, ControllerState.initial(spec), [0] + [30] * 9)
-    events = {row.trigger: row.effective_from_us for row in rows}
-    expected = (
-        {"start": 0} | ({"query_start": 10 * MINUTE} if start else {}) | ({"query_end": 30 * MINUTE} if end else {})
-    )
-    assert events == expected
-
-
-def test_a_tick_may_not_be_left_out():
-    state, _ = _run(_spec(), ControllerState.initial(_spec()), [0])
-    with pytest.raises(ValueError, match="the tick after 0 is"):
-        step(_spec(), state, 10 * MINUTE, {}, {})
-    with pytest.raises(ValueError, match="not a multiple"):
-        step(_spec(), state, MINUTE, {}, {})
-
-
-def test_tables_have_the_columns_of_the_contract():
-    spec = _spec()
-    arrivals = {"s": np.arange(0, 60 * MINUTE, MINUTE)}
-    state, rates, plans = advance(spec, ControllerState.initial(spec), 0, 60 * MINUTE, arrivals, {"s": 120.0})
-    assert plan_table(plans).schema == PLAN_SCHEMA and rates_table(rates).schema == RATES_SCHEMA
-    assert plan_table(()).num_rows == rates_table(()).num_rows == 0
-    assert rates_table(rates)["tuples"].to_pylist() == [0] + [5] * 11
-    assert state.stream("s").pending_tuples == 5 and state.stream("s").pending_bytes == 600.0
-    assert state.to_arrow().schema == STATE_SCHEMA and state.nbytes > 0
-    assert plan_table(plans)["slot_s"].null_count == len(plans)
-
-
-def test_counts_and_arrivals_give_the_same():
-    spec = _spec()
-    arrivals = {"s": np.arange(0, 60 * MINUTE, MINUTE)}
-    counted = advance_counts(spec, ControllerState.initial(spec), 0, 60 * MINUTE, {"s": [5] * 12}, {"s": [600.0] * 12})
-    assert advance(spec, ControllerState.initial(spec), 0, 60 * MINUTE, arrivals, {"s": 120.0}) == counted
-
-
-def test_state_survives_arrow_and_a_change_of_streams():
-    spec = _spec()
-    state, _ = _run(spec, ControllerState.initial(spec), [0, 30, 40])
-    assert ControllerState.from_arrow(state.to_arrow(), spec) == state
-    other = ControllerSpec((SizedStream("new", 1.0, 1.0),), (), 10.0, spec.tick_us)
-    carried = ControllerState.from_arrow(state.to_arrow(), other)
-    assert [s.stream for s in carried.streams] == ["new"] and carried.tick_us == state.tick_us
-    assert ControllerState.from_arrow(pa.Table.from_pylist([], schema=STATE_SCHEMA), spec) == ControllerState.initial(
-        spec
-    )
-
-
-def test_bounds_from_a_saved_state_continue_those_of_all_plans():
-    spec = _spec()
-    counts = [0] + [30] * 20 + [90] * 60 + [10] * 60
-    _, every = _run(spec, ControllerState.initial(spec), counts)
-    state, _ = _run(spec, ControllerState.initial(spec), counts[:70])
-    _, later = _run(spec, state, counts[70:], first=70 * spec.tick_us)
-    whole = EffectiveBounds.of([r.effective_from_us for r in every], [round(r.width_s * 1e6) for r in every])
-    ticks = np.arange(70, 140) * spec.tick_us
-    assert state.bounds("s", later).lower_us(ticks).tolist() == whole.lower_us(ticks).tolist()
-    assert math.isclose(state.stream("s").lower_us, whole.lower_us(np.array([69 * spec.tick_us]))[0])
+def test_an_answer_finds_what_the_last_tick_before_it_left():
+    bounds = EffectiveBounds.of([0, 100], [50, 20])
+    assert bounds.held_from_us(np.array([100, 101, 110]), 10).tolist() == [40, 80, 80]

@@ -8,6 +8,9 @@ select
     {{ share('width_s', 'max_width_s') }} as width_share,
     byte_rate,
     planned_bytes,
+    group_id,
+    slot_s,
+    period_s,
     `trigger`,
     `interval`
 from {{ ref('stg_window_plan') }}

@@ -1,14 +1,15 @@
 """Calibrate: the truth after the fact, the slack that would have done, the accuracy that was reached.
 
 Two halves. `learn` needs only the tuples: it writes the truth of the windows that became final, how long each would
-have had to wait, and the slack in effect from the interval's end. `judge` compares the answers with the truth. A run
-over many intervals learns from all of them before it answers the first (nothing learnt takes effect before the end of
-the interval it was learnt in, so no answer can see what it should not), and judges after.
+have had to wait and how much of its range it could have missed, and the slack and slack width in effect from the
+interval's end. `judge` compares the answers with the truth. A run over many intervals learns from all of them before it
+plans and answers the first (nothing learnt takes effect before the end of the interval it was learnt in, so no answer
+can see what it should not), and judges after.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
@@ -17,13 +18,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.apps.calibrate_widths import judged_columns, learn_widths
 from tidegate.apps.launcher import launch
 from tidegate.declarations.models import Pipeline, Query, to_us
 from tidegate.declarations.tables import TIMESTAMP
-from tidegate.hosts.answers import active, answer_windows
+from tidegate.hosts.answers import answer_windows, windows_of
 from tidegate.hosts.context import RunContext, StageRun, previous_label
 from tidegate.hosts.intervals import Interval, interval_holding
-from tidegate.hosts.plans import PlanHistory
+from tidegate.hosts.planner import first_arrivals_us
+from tidegate.hosts.plans import Emissions, PlanHistory, asked
 from tidegate.hosts.session import suit_to_size
 from tidegate.hosts.slacks import SlackHistory
 from tidegate.operators.accuracy import (
@@ -56,16 +59,16 @@ def run(context: RunContext, intervals: Sequence[Interval]) -> None:
 def learn(context: RunContext, intervals: Sequence[Interval]) -> None:
     """Write truth, needed slacks, and the slack and error-to-width plans in effect from each interval's end."""
     pipeline, warehouse = context.pipeline, context.warehouse
-    warehouse.require("window_plan", [i.label for i in intervals], "ingest")
+    warehouse.require("source_files", [i.label for i in intervals], "ingest")
     context.require_predecessor("slack_plan", intervals, STAGE)
-    plans = PlanHistory.load(warehouse, intervals[0].start_us - 2 * pipeline.horizon_s * 1_000_000)
+    began_us = first_arrivals_us(warehouse, intervals[-1].label)
     with context.stage("calibrate_learn", intervals) as stage:
         tuples = (warehouse.rows(f"events_{s.name}", i.label) for s in pipeline.streams for i in intervals)
         suit_to_size(context.spark, sum(tuples))
         needed: dict[str, pa.Table] = {}
         with ThreadPoolExecutor(max_workers=_QUERIES_AT_ONCE) as threads:
             for query, table in threads.map(
-                lambda q: (q, _learn_query(context, stage, q, plans, intervals)), pipeline.queries
+                lambda q: (q, _learn_query(context, stage, q, began_us, intervals)), pipeline.queries
             ):
                 needed[query.id] = table
                 context.progress(f"calibrate: {query.id}: truth known")
@@ -74,28 +77,46 @@ def learn(context: RunContext, intervals: Sequence[Interval]) -> None:
             own = evidence.filter(pc.equal(evidence.column("interval"), interval.label))
             stage.commit.put_arrow("needed_slack", interval, own.sort_by(_NEEDED_ORDER))
         _plan_slacks(context, stage, intervals, evidence)
-        _plan_widths(context, stage, intervals)
+    # In a commit of its own: it needs the slacks that have just been planned.
+    slacks = SlackHistory.load(warehouse, intervals)
+    ends_us = {q.id: final_ends_us(pipeline, q, began_us, intervals) for q in pipeline.queries}
+    slack_us = {q.id: slacks.slack_us(q, ends_us[q.id]) for q in pipeline.queries}
+    with context.stage("calibrate_widths", intervals) as stage:
+        learn_widths(context, stage, intervals, ends_us, slack_us)
 
 
-def final_ends_us(pipeline: Pipeline, query: Query, plans: PlanHistory, intervals: Sequence[Interval]) -> Int64s:
-    """The ends of the query's windows that became final (end + horizon) within the intervals."""
+def final_ends_us(
+    pipeline: Pipeline, query: Query, began_us: Mapping[str, int], intervals: Sequence[Interval]
+) -> Int64s:
+    """The multiples of EVERY at which the query's windows became final (end + horizon) within the intervals."""
     horizon_us = pipeline.horizon_s * 1_000_000
     start_us, end_us = intervals[0].start_us - horizon_us, intervals[-1].end_us - horizon_us
-    return active(query, ticks_between(start_us, end_us, round(query.every_s * 1e6)), plans.first_tick_us(query))
+    ends_us = ticks_between(start_us, end_us, round(query.every_s * 1e6))
+    return ends_us[asked(pipeline, query, ends_us, began_us)]
 
 
 def slack_grid_s(pipeline: Pipeline) -> np.ndarray:
-    """The slacks tried for a query with ERROR: none, one tick, two, four … and the horizon, that is, the truth."""
-    doubled = pipeline.tick_s * 2.0 ** np.arange(64)
-    return np.array([0.0, *doubled[doubled < pipeline.horizon_s], float(pipeline.horizon_s)])
+    """The slacks tried for a query with ERROR: none, a tick, then whole ticks about a quarter apart, and the horizon.
+
+    A window that waits longer holds more memory, so the steps are not left as coarse as the answers would allow.
+    """
+    ticks = [1]
+    while (ticks[-1] + 1) * pipeline.tick_s < pipeline.horizon_s:
+        ticks.append(max(ticks[-1] + 1, round(ticks[-1] * 1.25)))
+    below = [t * pipeline.tick_s for t in ticks if t * pipeline.tick_s < pipeline.horizon_s]
+    return np.array([0.0, *below, pipeline.horizon_s], dtype=np.float64)
 
 
 def _learn_query(
-    context: RunContext, stage: StageRun, query: Query, plans: PlanHistory, intervals: Sequence[Interval]
+    context: RunContext,
+    stage: StageRun,
+    query: Query,
+    began_us: Mapping[str, int],
+    intervals: Sequence[Interval],
 ) -> pa.Table:
     """Write the query's truth; return its needed slacks, with the interval that learnt them."""
     pipeline, table = context.pipeline, f"truth_{query.id}"
-    ends_us = final_ends_us(pipeline, query, plans, intervals)
+    ends_us = final_ends_us(pipeline, query, began_us, intervals)
     schema = context.warehouse.schema("needed_slack").append(pa.field("interval", pa.string()))
     if len(ends_us) == 0:
         for interval in intervals:
@@ -120,8 +141,7 @@ def _learn_query(
     truth = rows.filter(pa.array(waited_us == horizon_us))
     for interval in intervals:
         own = truth.filter(pc.equal(truth.column("interval"), interval.label))
-        sort = ("window_end", "rank") if query.kind == "top_k" else ("window_end", *(o.name for o in query.outputs))
-        stage.commit.put_arrow(table, interval, own.sort_by([(name, "ascending") for name in sort]))
+        stage.commit.put_arrow(table, interval, own.sort_by(_truth_order(query)))
         stage.record(interval, query.id, rows_out=own.num_rows, peak_state_bytes=0)
     needed = pa.table({"query": [], "window_end": [], "event_id": [], "slack_s": [], "interval": []})
     if query.kind == "top_k":
@@ -150,7 +170,7 @@ def _needed_by_windows(
     waited_us: Int64s,
 ) -> pa.Table:
     windows = _instants(ends_us)
-    groups, values = group_and_value_columns(query)
+    groups, values = judged_columns(query)
     errors = np.empty((len(ends_us), len(grid_s)))
     for column, slack_s in enumerate(grid_s):
         candidate = rows.filter(pa.array(waited_us == round(slack_s * 1e6)))
@@ -166,13 +186,6 @@ def _needed_by_windows(
             "interval": [interval_holding(pipeline, int(us) + horizon_us).label for us in ends_us],
         }
     )
-
-
-def group_and_value_columns(query: Query) -> tuple[list[str], list[str]]:
-    """The answer's columns that tell groups apart (bare group slots), and those that are judged."""
-    slots = {g.slot for g in query.group_by}
-    groups = [o.name for o in query.outputs if o.expression.strip("`") in slots]
-    return groups, [o.name for o in query.outputs if o.name not in groups]
 
 
 def _plan_slacks(context: RunContext, stage: StageRun, intervals: Sequence[Interval], fresh: pa.Table) -> None:
@@ -237,34 +250,20 @@ def _weights(query: Query, ends_us: Int64s) -> np.ndarray | None:
     return 1.0 / counts[inverse]
 
 
-def _plan_widths(context: RunContext, stage: StageRun, intervals: Sequence[Interval]) -> None:
-    """The width that each query can miss on each stream: ERROR × range, until it is learnt from data."""
-    table = "error_width_plan"
-    rows = [
-        {
-            "query": query.id,
-            "stream": stream,
-            "tolerated_error": query.error,
-            "slack_width_s": query.error * range_s,
-        }
-        for query in context.pipeline.queries
-        if query.error is not None
-        for stream, range_s in query.ranges_s().items()
-    ]
-    for interval in intervals:
-        dated = [row | {"effective_from": interval.end} for row in rows]
-        stage.commit.put_arrow(table, interval, pa.Table.from_pylist(dated, schema=context.warehouse.schema(table)))
+def _truth_order(query: Query) -> list[tuple[str, str]]:
+    names = ("window_end", "rank") if query.kind == "top_k" else ("window_end", *(o.name for o in query.outputs))
+    return [(name, "ascending") for name in names]
 
 
 def judge(context: RunContext, intervals: Sequence[Interval]) -> None:
     """Write the accuracy of the windows that became final, from the answers given then and the truth known now."""
     pipeline, warehouse = context.pipeline, context.warehouse
     plans = PlanHistory.load(warehouse, intervals[0].start_us - 2 * pipeline.horizon_s * 1_000_000)
-    slacks = SlackHistory.load(warehouse, _labels_back(warehouse.labels("slack_plan"), pipeline, intervals))
+    slacks = SlackHistory.load(warehouse, intervals)
     with context.stage(STAGE, intervals) as stage:
         rows: list[dict[str, Any]] = []
         for query in pipeline.queries:
-            judged = _judge_query(context, query, plans, slacks, intervals)
+            judged = _judge_query(context, stage, query, plans, slacks, intervals)
             rows += judged
             kept = [row["kept"] for row in judged if row["kept"] is not None]
             share = f", promise kept in {sum(kept)} of {len(kept)}" if kept else ""
@@ -281,22 +280,34 @@ def judge(context: RunContext, intervals: Sequence[Interval]) -> None:
 
 
 def _judge_query(
-    context: RunContext, query: Query, plans: PlanHistory, slacks: SlackHistory, intervals: Sequence[Interval]
+    context: RunContext,
+    stage: StageRun,
+    query: Query,
+    plans: PlanHistory,
+    slacks: SlackHistory,
+    intervals: Sequence[Interval],
 ) -> list[dict[str, Any]]:
     pipeline, warehouse = context.pipeline, context.warehouse
-    ends_us = final_ends_us(pipeline, query, plans, intervals)
-    if len(ends_us) == 0:
-        return []
+    horizon_us = pipeline.horizon_s * 1_000_000
+    start_us, end_us = intervals[0].start_us - horizon_us, intervals[-1].end_us - horizon_us
+    # Whatever ended then was answered by the end of these intervals; K in whole ticks may pass the horizon by one.
+    given = plans.emissions(query, slacks, start_us, intervals[-1].end_us + pipeline.tick_s * 1_000_000)
+    final = (given.window_end_us >= start_us) & (given.window_end_us < end_us)
+    given = Emissions(given.window_end_us[final], given.emit_us[final], given.row[final])
+    truth = _with_slots(context, stage, query, given, intervals)
     truth_table, answers_table = f"truth_{query.id}", f"answers_{query.id}"
-    slack_us = slacks.slack_us(query, ends_us)
     # A window whose answer fell before the first interval that was ever answered was never asked.
     first = min(warehouse.labels(answers_table), default="~")
-    emitted = np.array([interval_holding(pipeline, int(us)).label for us in ends_us + slack_us])
-    known = emitted >= first
+    emitted = np.array([interval_holding(pipeline, int(us)).label for us in given.emit_us], dtype=object)
+    known = (emitted >= first).astype(bool)
+    if not known.any():
+        return []
     labels = sorted(set(emitted[known].tolist()))
     warehouse.require(answers_table, labels, "join_aggregate or top_k")
-    ends_us, slack_us = ends_us[known], slack_us[known]
-    truth = warehouse.read_arrow(truth_table, [i.label for i in intervals])
+    given = Emissions(given.window_end_us[known], given.emit_us[known], given.row[known])
+    ends_us, slack_us = given.window_end_us, given.emit_us - given.window_end_us
+    if truth is None:
+        truth = warehouse.read_arrow(truth_table, [i.label for i in intervals])
     answers = warehouse.read_arrow(answers_table, labels)
     windows = _instants(ends_us)
     if query.kind == "top_k":
@@ -305,15 +316,11 @@ def _judge_query(
         metric = "hit_rate"
         kept = None if query.accuracy is None else values >= query.accuracy - 1e-12
     else:
-        groups, measured = group_and_value_columns(query)
+        groups, measured = judged_columns(query)
         values = relative_error(answers, truth, windows, groups, measured)
         metric = "relative_error"
         kept = None if query.error is None else values <= query.error + 1e-12
-    ranges_us = {w.alias: round(w.range_s * 1e6) for w in query.windows}
-    widths = {
-        w.alias: np.minimum(ends_us - plans.lower_us(w.stream, ends_us), ranges_us[w.alias]) / 1e6
-        for w in query.windows
-    }
+    widths = windows_of(query, plans, given).widths_s
     horizon = timedelta(seconds=pipeline.horizon_s)
     rows = []
     for i, end in enumerate(windows.to_pylist()):
@@ -333,10 +340,32 @@ def _judge_query(
     return rows
 
 
-def _labels_back(labels: Sequence[str], pipeline: Pipeline, intervals: Sequence[Interval]) -> list[str]:
-    oldest = interval_holding(pipeline, intervals[0].start_us - 2 * pipeline.horizon_s * 1_000_000).label
-    before = [label for label in labels if label < oldest][-1:]
-    return [*before, *(label for label in labels if oldest <= label < intervals[-1].label)]
+def _with_slots(
+    context: RunContext, stage: StageRun, query: Query, given: Emissions, intervals: Sequence[Interval]
+) -> pa.Table | None:
+    """Put the query's truth again if some of its windows ended at slots (level C), with theirs; None if none did."""
+    pipeline, table = context.pipeline, f"truth_{query.id}"
+    every_us = round(query.every_s * 1e6)
+    slots_us = np.unique(given.window_end_us[given.window_end_us % every_us != 0])
+    if len(slots_us) == 0:
+        return None
+    horizon_us = pipeline.horizon_s * 1_000_000
+    ranges_us = {w.alias: round(w.range_s * 1e6) for w in query.windows}
+    schedule = Schedule.from_ticks(slots_us, horizon_us, ranges_us)
+    rows = answer_windows(context, query, schedule, np.ones(len(schedule))).frame.toArrow()
+    index = np.asarray(rows.column("window_index").to_numpy(), dtype=np.int64)
+    ends_us = schedule.window_end_us[index]
+    labels = [interval_holding(pipeline, int(us) + horizon_us).label for us in ends_us]
+    rows = rows.append_column("window_end", _instants(ends_us)).append_column("interval", pa.array(labels, pa.string()))
+    if query.kind == "top_k" and "event_id" not in rows.schema.names:
+        rows = rows.append_column("event_id", rows.column("_event_id"))
+    regular = context.warehouse.read_arrow(table, [i.label for i in intervals])
+    regular = regular.filter(pa.array(_us(regular.column("window_end")) % every_us == 0))
+    truth = pa.concat_tables([regular, rows.select(regular.schema.names).cast(regular.schema)])
+    for interval in intervals:
+        own = truth.filter(pc.equal(truth.column("interval"), interval.label))
+        stage.commit.put_arrow(table, interval, own.sort_by(_truth_order(query)))
+    return truth
 
 
 def _instants(microseconds: Int64s) -> pa.Array:

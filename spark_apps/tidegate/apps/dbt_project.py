@@ -31,6 +31,7 @@ _SHARED = {
     "emitted_at",
     "rank",
     "width_s",
+    "range_s",
     "coverage",
     "support_level",
     "slack_s",

@@ -48,9 +48,21 @@ class _Listing:
 
 
 def run(context: RunContext, intervals: Sequence[Interval]) -> None:
+    """Read the intervals' tuples, then plan their windows."""
+    read(context, intervals)
+    plan(context, intervals)
+
+
+def plan(context: RunContext, intervals: Sequence[Interval]) -> None:
+    """Write the rates and every plan that took effect in the intervals, with what had been learnt before each."""
+    with context.stage("plan_windows", intervals) as stage:
+        planner.plan(context, stage, intervals)
+
+
+def read(context: RunContext, intervals: Sequence[Interval]) -> None:
     """Ingest the intervals, all in one pass; each one's partitions are the same as if it were run alone."""
     pipeline = context.pipeline
-    context.require_predecessor("stream_rates", intervals, STAGE)
+    context.require_predecessor("source_files", intervals, STAGE)
     with context.stage(STAGE, intervals) as stage:
         listings = [_list(stream, intervals) for stream in pipeline.streams]
         spark = context.spark
@@ -70,9 +82,8 @@ def run(context: RunContext, intervals: Sequence[Interval]) -> None:
         for stream in pipeline.streams:
             good = judged[stream.name].where("_reason IS NULL")
             stage.commit.put_spark(f"events_{stream.name}", good, intervals, ("arrival_time", "event_id"))
-        counts = _count(pipeline, judged, stage, intervals)
+        planner.put_arrivals(context, stage, intervals, _count(pipeline, judged, stage, intervals))
         context.progress(f"ingest: {stage.total('rows_out')} tuples, {stage.total('rows_quarantined')} quarantined")
-        planner.plan(context, stage, intervals, counts)
         for frame in judged.values():
             frame.unpersist()
 
@@ -302,36 +313,43 @@ def _write_quarantine(
 
 def _count(
     pipeline: Pipeline, judged: dict[str, DataFrame], stage: StageRun, intervals: Sequence[Interval]
-) -> dict[tuple[str, int], tuple[int, int]]:
-    """(stream, start of a tick in microseconds) → tuples and bytes that arrived in it; also the run's account."""
+) -> pa.Table:
+    """What arrived, per tick of arrival and pane of event time (`planner.ARRIVALS_SCHEMA`); also the run's account."""
     tick_us = pipeline.tick_s * 1_000_000
     together = None
     for stream in pipeline.streams:
         frame = judged[stream.name]
+        good = F.col("_reason").isNull()
         part = frame.select(
             F.lit(stream.name).alias("stream"),
             "interval",
-            (F.floor(F.unix_micros("arrival_time") / tick_us) * tick_us).alias("tick_us"),
-            F.col("_reason").isNull().alias("good"),
+            good.alias("good"),
+            F.when(good, _floor(F.unix_micros("arrival_time"), tick_us)).alias("slot_us"),
+            F.when(good, _floor(F.unix_micros("event_time"), tick_us)).alias("pane_us"),
             (F.unix_micros("arrival_time") > F.unix_micros("event_time")).alias("late"),
-            planner.tuple_bytes(stream).alias("bytes"),
+            planner.tuple_bytes(pipeline, stream).alias("bytes"),
         )
         together = part if together is None else together.unionByName(part)
     assert together is not None
-    counted = together.groupBy("stream", "interval", "good", F.when(F.col("good"), F.col("tick_us")).alias("tick_us"))
-    rows = counted.agg(
-        F.count("*").alias("tuples"), F.sum("bytes").alias("bytes"), F.sum(F.col("late").cast("int")).alias("late")
-    ).collect()
+    counted = together.groupBy("stream", "interval", "good", "slot_us", "pane_us").agg(
+        F.count("*").alias("tuples"),
+        F.sum("bytes").cast("double").alias("bytes"),
+        F.sum(F.col("late").cast("bigint")).alias("late"),
+    )
+    rows = counted.toArrow()
     by_label = {interval.label: interval for interval in intervals}
-    counts: dict[tuple[str, int], tuple[int, int]] = {}
-    for row in rows:
-        interval = by_label[row["interval"]]
+    totals = rows.group_by(["interval", "good"]).aggregate([("tuples", "sum"), ("late", "sum")])
+    for row in totals.to_pylist():
+        interval, tuples = by_label[row["interval"]], row["tuples_sum"]
         if row["good"]:
-            counts[row["stream"], row["tick_us"]] = (row["tuples"], row["bytes"])
-            stage.record(interval, rows_in=row["tuples"], rows_out=row["tuples"], rows_late=row["late"] or 0)
+            stage.record(interval, rows_in=tuples, rows_out=tuples, rows_late=row["late_sum"] or 0)
         else:
-            stage.record(interval, rows_in=row["tuples"], rows_quarantined=row["tuples"])
-    return counts
+            stage.record(interval, rows_in=tuples, rows_quarantined=tuples)
+    return rows.filter(rows.column("good")).select(planner.ARRIVALS_SCHEMA.names).cast(planner.ARRIVALS_SCHEMA)
+
+
+def _floor(us: SparkColumn, step_us: int) -> SparkColumn:
+    return (F.floor(us / step_us) * step_us).cast("bigint")
 
 
 if __name__ == "__main__":

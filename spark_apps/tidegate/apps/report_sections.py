@@ -40,6 +40,7 @@ _WRITTEN_BY = {
     "accuracy": "calibrate",
     "slack_plan": "calibrate",
     "window_plan": "ingest",
+    "stream_rates": "ingest",
     "history_leaves": "sample_history",
     "quality_results": "check_quality",
     "quarantine": "ingest",
@@ -253,7 +254,8 @@ def windows_section(tables: Tables) -> Section:
             Part(
                 id="widths",
                 title="Planned width of each stream's window",
-                note="Markers: ● level A (exact), ◆ level B (within the error), ▲ level C (taking turns), ✕ below.",
+                note="What a window holds at all times: ranges and slack. Markers: ● level A (exact), ◆ level B (within"
+                " the error), ▲ level C (taking turns: it widens to the least width and back), ✕ below.",
                 figure=chart(figure),
                 table=numbers(columns, rows, ("width", "least", "exact", "bytes/s", "planned bytes")),
             ),
@@ -266,7 +268,7 @@ def memory_section(pipeline: Pipeline, tables: Tables) -> Section:
     plans, metrics = tables["window_plan"], tables["run_metrics"]
     parts, missing = [], []
     if len(plans):
-        parts.append(_planned_part(pipeline, plans))
+        parts.append(_planned_part(pipeline, plans, tables["stream_rates"]))
     else:
         missing.append(_nothing("window_plan"))
     if not len(metrics):
@@ -296,25 +298,33 @@ def memory_section(pipeline: Pipeline, tables: Tables) -> Section:
     )
 
 
-def _planned_part(pipeline: Pipeline, plans: pd.DataFrame) -> Part:
-    planned = plans.groupby("effective_from")["planned_bytes"].sum()
-    unit, size = byte_unit(max(float(planned.max()), pipeline.memory_budget_bytes))
+def _planned_part(pipeline: Pipeline, plans: pd.DataFrame, rates: pd.DataFrame) -> Part:
+    # An early eviction narrows some streams between two plans: the others keep what they were given.
+    by_stream = plans.pivot_table(index="effective_from", columns="stream", values="planned_bytes").ffill()
+    planned = by_stream.sum(axis=1)
+    held = rates.dropna(subset=["held_bytes"]).groupby("tick")["held_bytes"].sum()
+    early = rates.groupby("tick")["evicted_early"].sum()
+    budget = pipeline.memory_budget_bytes
+    unit, size = byte_unit(max(float(planned.max()), budget))
     figure = go.Figure()
     figure.add_scatter(
         x=planned.index, y=planned / size, name="planned", mode="lines", line={"color": COLORS[0], "shape": "hv"}
     )
-    reference(figure, planned.index, pipeline.memory_budget_bytes / size, "budget M")
-    figure.update_yaxes(title_text=unit, rangemode="tozero")
     columns = ("from", "planned", "of the budget")
-    rows = [
-        (
-            shown_time(at),
-            shown_bytes(value),
-            f"{value / pipeline.memory_budget_bytes:.1%}" if pipeline.memory_budget_bytes else "",
+    rows = [(shown_time(at), shown_bytes(value), f"{value / budget:.1%}") for at, value in planned.items()]
+    note = ""
+    if len(held):
+        line = {"color": COLORS[2], "width": 1}
+        figure.add_scatter(x=held.index, y=held / size, name="held", mode="lines", fill="tozeroy", line=line)
+        note = (
+            "Held: most bytes in the tick before. "
+            f"At most {shown_bytes(held.max())} were held, {held.max() / budget:.1%} of M; "
+            f"in {int((early > 0).sum())} of {len(early)} ticks tuples were evicted early to keep within it."
         )
-        for at, value in planned.items()
-    ]
-    return Part("planned", "Planned bytes of all windows against M", numbers(columns, rows, columns[1:]), chart(figure))
+    reference(figure, planned.index, budget / size, "budget M")
+    figure.update_yaxes(title_text=unit, rangemode="tozero")
+    title = "Planned and held bytes of all windows against M"
+    return Part("planned", title, numbers(columns, rows, columns[1:]), chart(figure), note=note)
 
 
 def _measured_part(metrics: pd.DataFrame, measure: str, budget: int, name: str) -> Part:

@@ -26,8 +26,9 @@ Stage = Callable[[RunContext, Sequence[Interval]], None]
 def run(context: RunContext, intervals: Sequence[Interval], stages: Sequence[str]) -> None:
     """Run the stages for the intervals, in passes of up to 96 intervals a stage; the rows are those of single runs.
 
-    When everything runs, a pass learns the slacks of all its intervals before it answers the first: what is learnt in
-    an interval takes effect at its end, so the answers are the same as if stages and intervals took turns.
+    When everything runs, a pass learns from all its intervals before it plans the first, and plans before it answers:
+    what is learnt in an interval takes effect at its end, so plans and answers are the same as if stages and intervals
+    took turns.
     """
     names = [stage for stage in STAGES if stage in stages]
     steps = _steps(names)
@@ -43,16 +44,19 @@ def run(context: RunContext, intervals: Sequence[Interval], stages: Sequence[str
 
 
 def _steps(names: Sequence[str]) -> list[Stage]:
-    steps: list[Stage] = [_application(name).run for name in names if name not in ("calibrate", "publish")]
-    if "calibrate" in names:
-        calibrate = _application("calibrate")
-        answered = [i for i, name in enumerate(names) if name in ("join_aggregate", "top_k")]
-        if answered:
-            steps.insert(answered[0], calibrate.learn)
-            before = [n for n in names if n not in ("check_quality", "publish", "calibrate")]
-            steps.insert(len(before) + 1, calibrate.judge)
+    """The steps of a pass: ingest and calibrate fall into two, so that what is learnt is there when it is needed."""
+    steps: list[Stage] = []
+    learning = "calibrate" in names and bool({"ingest", "join_aggregate", "top_k"} & set(names))
+    for name in [n for n in names if n != "publish"]:
+        application = _application(name)
+        if name == "ingest" and learning:
+            steps += [application.read, _application("calibrate").learn, application.plan]
+        elif name == "calibrate" and learning:
+            steps.append(application.judge)
         else:
-            steps.insert(len([n for n in names if n not in ("check_quality", "publish", "calibrate")]), calibrate.run)
+            steps.append(application.run)
+    if learning and "ingest" not in names:
+        steps.insert(0, _application("calibrate").learn)
     return steps
 
 

@@ -1,8 +1,8 @@
 """The clauses that SQL does not have, cut out of a query's text.
 
-``stream [RANGE 60 MINUTES]`` and the closing ERROR, ACCURACY, EVERY, DURATION and PRIORITY are read here and overwritten with
-blanks of equal length. What is left is an ordinary SELECT, in which every position is still that of the text as
-written.
+``stream [RANGE 60 MINUTES]`` and the closing ERROR, ACCURACY, EVERY, DURATION and PRIORITY are read here and
+overwritten with blanks of equal length. What is left is an ordinary SELECT, in which every position is still that of
+the text as written.
 """
 
 from __future__ import annotations
@@ -270,9 +270,7 @@ def _read_clauses(tokens: list[Token], query: QueryText, report: Report) -> None
             report.add(keyword.start, f"{name} has no value", shape)
         elif misplaced := [token for token in values if token.token_type in _AFTER_FROM]:
             word = misplaced[0].text.upper()
-            report.add(
-                misplaced[0].start, f"{word} stands after {name}", f"{word} before {', '.join(CLAUSES)}"
-            )
+            report.add(misplaced[0].start, f"{word} stands after {name}", f"{word} before {', '.join(CLAUSES)}")
         elif name == "ERROR":
             query.error = _convert(values, read_share, report)
         elif name == "ACCURACY":

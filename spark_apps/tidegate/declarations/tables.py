@@ -53,6 +53,9 @@ _COMMON: dict[str, list[tuple[str, pa.DataType]]] = {
         ("tuples", pa.int64()),
         ("rate", pa.float64()),
         ("tuple_bytes", pa.float64()),
+        ("held_tuples", pa.int64()),
+        ("held_bytes", pa.int64()),
+        ("evicted_early", pa.int64()),
     ],
     "window_plan": [
         ("stream", pa.string()),
@@ -68,6 +71,15 @@ _COMMON: dict[str, list[tuple[str, pa.DataType]]] = {
         ("slot_s", pa.float64()),
         ("period_s", pa.float64()),
         ("trigger", pa.string()),
+    ],
+    "query_plan": [
+        ("query", pa.string()),
+        ("effective_from", TIMESTAMP),
+        ("support_level", pa.string()),
+        ("tolerable_s", WIDTHS),
+        ("slot_end", TIMESTAMP),
+        ("period_s", pa.float64()),
+        ("extra_answer", TIMESTAMP),
     ],
     "accuracy": [
         ("query", pa.string()),
@@ -102,6 +114,12 @@ _COMMON: dict[str, list[tuple[str, pa.DataType]]] = {
         ("tolerated_error", pa.float64()),
         ("slack_width_s", pa.float64()),
         ("coverage", pa.float64()),
+    ],
+    "width_errors": [
+        ("query", pa.string()),
+        ("window_end", TIMESTAMP),
+        ("share", pa.float64()),
+        ("error", pa.float64()),
     ],
     "history_passes": [
         ("stream", pa.string()),
@@ -193,6 +211,7 @@ def _answers_schema(query: Query) -> pa.Schema:
         [
             *fields,
             ("width_s", WIDTHS),
+            ("range_s", WIDTHS),
             ("coverage", pa.float64()),
             ("support_level", pa.string()),
             ("slack_s", pa.float64()),

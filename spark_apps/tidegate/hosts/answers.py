@@ -11,15 +11,15 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidegate.declarations.models import Pipeline, Query, to_us
+from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.tables import TIMESTAMP, WIDTHS
-from tidegate.hosts.context import RunContext, StageRun, previous_label
+from tidegate.hosts.context import RunContext, StageRun
 from tidegate.hosts.intervals import Interval, interval_holding
-from tidegate.hosts.plans import PlanHistory
+from tidegate.hosts.plans import Emissions, PlanHistory
 from tidegate.hosts.queries import Answered, answer
 from tidegate.hosts.session import suit_to_size
-from tidegate.hosts.slacks import SlackHistory
-from tidegate.operators.schedule import Int64s, Schedule, ticks_between
+from tidegate.hosts.slacks import SlackHistory, require_calibrated
+from tidegate.operators.schedule import Int64s, Schedule
 
 # Jobs are short next to the time Spark takes to start one, so a few at once fill the cores.
 _QUERIES_AT_ONCE = 3
@@ -32,6 +32,7 @@ class Windows:
     schedule: Schedule
     coverage: np.ndarray
     widths_s: Mapping[str, np.ndarray]
+    ranges_s: Mapping[str, float]
     support_level: np.ndarray
     slack_us: Int64s
 
@@ -47,6 +48,7 @@ class Windows:
                 "window_end": pa.array(schedule.window_end_us, pa.int64()).cast(pa.timestamp("us")).cast(TIMESTAMP),
                 "emitted_at": pa.array(schedule.emit_us, pa.int64()).cast(pa.timestamp("us")).cast(TIMESTAMP),
                 "width_s": pa.array(widths, WIDTHS),
+                "range_s": pa.array([list(self.ranges_s.items())] * len(schedule), WIDTHS),
                 "coverage": self.coverage,
                 "support_level": pa.array(self.support_level.tolist(), pa.string()),
                 "slack_s": self.slack_us / 1e6,
@@ -54,31 +56,23 @@ class Windows:
         )
 
 
-def active(query: Query, ends_us: Int64s, first_tick_us: int | None) -> Int64s:
-    """The window ends at which the query is asked: within its DURATION, and after its streams began."""
-    keep = ends_us >= (first_tick_us if first_tick_us is not None else np.iinfo(np.int64).max)
-    if query.active_from is not None:
-        keep &= ends_us >= to_us(query.active_from)
-    if query.active_to is not None:
-        keep &= ends_us < to_us(query.active_to)
-    return ends_us[keep]
-
-
 def emitted_windows(
     query: Query, plans: PlanHistory, slacks: SlackHistory, intervals: Sequence[Interval]
 ) -> Windows | None:
     """The windows whose instant of emission lies in the intervals; None if there are none."""
-    start_us, end_us = intervals[0].start_us, intervals[-1].end_us
-    longest_us = plans.pipeline.horizon_s * 1_000_000
-    ends_us = ticks_between(start_us - longest_us, end_us, round(query.every_s * 1e6))
-    ends_us = active(query, ends_us, plans.first_tick_us(query))
-    emit_us = ends_us + slacks.slack_us(query, ends_us)
-    ends_us = ends_us[(emit_us >= start_us) & (emit_us < end_us)]
-    if len(ends_us) == 0:
+    given = plans.emissions(query, slacks, intervals[0].start_us, intervals[-1].end_us)
+    if len(given.emit_us) == 0:
         return None
+    return windows_of(query, plans, given)
+
+
+def windows_of(query: Query, plans: PlanHistory, given: Emissions) -> Windows:
+    """What each of the answers holds, and what it says of itself."""
+    held_from_us = {stream: plans.held_from_us(stream, given.emit_us) for stream in query.streams}
     ranges_us = {w.alias: round(w.range_s * 1e6) for w in query.windows}
-    lower_us = {w.alias: plans.lower_us(w.stream, ends_us) for w in query.windows}
-    schedule = Schedule.from_ticks(ends_us, slacks.slack_us(query, ends_us), ranges_us, lower_us)
+    lower_us = {w.alias: held_from_us[w.stream] for w in query.windows}
+    slack_us = given.emit_us - given.window_end_us
+    schedule = Schedule.from_ticks(given.window_end_us, slack_us, ranges_us, lower_us)
     widths_us = {alias: schedule.width_us(alias) for alias in ranges_us}
     coverage = np.ones(len(schedule))
     for alias, range_us in ranges_us.items():
@@ -87,8 +81,9 @@ def emitted_windows(
         schedule,
         coverage,
         {alias: width / 1e6 for alias, width in widths_us.items()},
-        plans.support_level(query, schedule.window_end_us),
-        schedule.emit_us - schedule.window_end_us,
+        {w.alias: float(w.range_s) for w in query.windows},
+        plans.support_level(query, given, held_from_us),
+        slack_us,
     )
 
 
@@ -123,8 +118,9 @@ def write_answers(
     labels = [interval.label for interval in intervals]
     warehouse.require("window_plan", labels, "ingest")
     plans = PlanHistory.load(warehouse, intervals[0].start_us - pipeline.horizon_s * 1_000_000)
-    _require_slacks(context, queries, intervals)
-    slacks = SlackHistory.load(warehouse, _slack_labels(warehouse.labels("slack_plan"), pipeline, intervals))
+    if any(query.promised is not None for query in queries):
+        require_calibrated(context, intervals)
+    slacks = SlackHistory.load(warehouse, intervals)
     rows_in = {
         (s, interval): warehouse.rows(f"events_{s}", interval.label)
         for s in {s for q in queries for s in q.streams}
@@ -157,27 +153,8 @@ def write_answers(
             context.progress(f"{stage.stage}: {done}")
 
 
-def _require_slacks(context: RunContext, queries: Sequence[Query], intervals: Sequence[Interval]) -> None:
-    """UserError if the interval before was not calibrated though earlier ones were: its slack would be missing."""
-    before = previous_label(context.pipeline, intervals[0])
-    earlier = [label for label in context.warehouse.labels("slack_plan") if label < intervals[0].label]
-    if earlier and not context.cold_start and any(query.promised is not None for query in queries):
-        context.warehouse.require("slack_plan", [before], "calibrate")
-
-
 def sort_columns(query: Query) -> tuple[str, ...]:
     """By which columns a query's answers are sorted within a partition: a total order of the rows."""
     if query.kind == "top_k":
         return "emitted_at", "window_end", "rank"
     return "emitted_at", "window_end", *(o.name for o in query.outputs)
-
-
-def _slack_labels(labels: Sequence[str], pipeline: Pipeline, intervals: Sequence[Interval]) -> list[str]:
-    """The intervals whose slack plans can be in effect at a window that is emitted in ``intervals``.
-
-    A plan written for an interval is in effect from its end; the newest one before the range reaches into it.
-    """
-    oldest = interval_holding(pipeline, intervals[0].start_us - pipeline.horizon_s * 1_000_000).label
-    last = intervals[-1].label
-    before = [label for label in labels if label < oldest][-1:]
-    return [*before, *(label for label in labels if oldest <= label < last)]

@@ -23,6 +23,7 @@ from tidegate.declarations.tables import ARROW_TYPES
 from tidegate.operators import join_aggregate, top_k
 from tidegate.operators.schedule import Schedule
 
+_KEYS = ("side", "event_us", "arrival_us")
 SPARK_TYPES = {
     "string": "string",
     "integer": "bigint",
@@ -118,7 +119,8 @@ def _aggregate(
     keys = shared or (list(spec.groups) if len(query.windows) == 1 else [])
     spread = together.repartition(partitions, *keys) if keys else together.coalesce(1)
     partials = spread.sortWithinPartitions("arrival_us").mapInArrow(
-        _through(join_aggregate, spec, schedule, peaks), _spark_schema(spec.output_schema, bucket=True)
+        _through(join_aggregate, spec, schedule, peaks, join_aggregate.rebatched),
+        _spark_schema(spec.output_schema, bucket=True),
     )
     combined = _combined(partials, spec, query)
     windows = spark.createDataFrame(
@@ -162,42 +164,85 @@ def _measured_type(aggregate: Aggregate) -> pa.DataType:
 
 def _side(query: Query, index: int, spec: join_aggregate.Spec, tuples: DataFrame) -> DataFrame:
     alias = query.windows[index].alias
-    slots: dict[str, SparkColumn] = {}
     for join in query.join_classes:
         own = [c for a, c in join.columns if a == alias]
-        kind = SPARK_TYPES[join.type]
-        slots[join.slot] = F.col(f"`{own[0]}`").cast(kind) if own else F.lit(None).cast(kind)
         for other in own[1:]:
             tuples = tuples.where(F.col(f"`{own[0]}`") == F.col(f"`{other}`"))
-    for group in query.group_by:
-        value = F.col(f"`{group.column}`") if group.alias == alias else F.lit(None)
-        slots[group.slot] = value.cast(SPARK_TYPES[group.type])
-    for aggregate in query.aggregates:
-        if aggregate.expression is None:
-            continue
-        value = F.expr(aggregate.expression) if aggregate.alias == alias else F.lit(None)
-        if aggregate.function == "count":
-            value = F.when(value.isNotNull(), F.lit(True))
-            slots[aggregate.slot] = value.cast("boolean")
-        else:
-            kind = "double" if aggregate.function in ("sum", "avg") else SPARK_TYPES[aggregate.type]
-            slots[aggregate.slot] = value.cast(kind)
+    slots = _side_slots(query, alias)
+    missing = {f.name: F.lit(None).cast(_spark_type(f.type)) for f in spec.input_schema if f.name not in slots}
     return tuples.select(
         F.lit(index).cast("tinyint").alias("side"),
         "event_us",
         "arrival_us",
-        *(slots[f.name].alias(f.name) for f in spec.input_schema if f.name in slots),
+        *((slots | missing)[f.name].alias(f.name) for f in spec.input_schema if f.name not in _KEYS),
     )
 
 
-def _through(operator, spec, schedule: Schedule, peaks):  # type: ignore[no-untyped-def]
-    """The function that streams one partition's batches through the operator."""
+def _side_slots(query: Query, alias: str) -> dict[str, SparkColumn]:
+    """Slot → value, for the slots that an alias of an aggregate query fills."""
+    slots: dict[str, SparkColumn] = {}
+    for join in query.join_classes:
+        own = [c for a, c in join.columns if a == alias]
+        if own:
+            slots[join.slot] = F.col(f"`{own[0]}`").cast(SPARK_TYPES[join.type])
+    for group in query.group_by:
+        if group.alias == alias:
+            slots[group.slot] = F.col(f"`{group.column}`").cast(SPARK_TYPES[group.type])
+    for aggregate in query.aggregates:
+        if aggregate.expression is None or aggregate.alias != alias:
+            continue
+        value = F.expr(aggregate.expression)
+        if aggregate.function == "count":
+            slots[aggregate.slot] = F.when(value.isNotNull(), F.lit(True)).cast("boolean")
+        else:
+            kind = "double" if aggregate.function in ("sum", "avg") else SPARK_TYPES[aggregate.type]
+            slots[aggregate.slot] = value.cast(kind)
+    return slots
+
+
+def _top_k_slots(query: Query) -> dict[str, SparkColumn]:
+    """Slot → value, for the order and the outputs of a top-k query."""
+    slots = {o.slot: F.expr(o.expression).cast(SPARK_TYPES[o.type]) for o in query.order_by}
+    return slots | {f"p{i}": F.expr(o.expression).cast(SPARK_TYPES[o.type]) for i, o in enumerate(query.outputs)}
+
+
+def tuple_bytes(query: Query, alias: str) -> SparkColumn:
+    """Bytes that a tuple of the alias' stream takes in the query's operator; 0 if the query's predicate refuses it.
+
+    Arrow's layout, as the operators account for what they hold: fixed widths, strings with their length and an offset,
+    a bit of validity a value.
+    """
+    if query.kind == "top_k":
+        slots = {"event_id": F.col("event_id")} | _top_k_slots(query)
+        schema = top_k_spec(query, 1).input_schema
+    else:
+        slots = _side_slots(query, alias)
+        schema = aggregate_spec(query).side_schema([w.alias for w in query.windows].index(alias))
+    fixed, lengths = -(-len(schema) // 8), []
+    for field in schema:
+        if pa.types.is_string(field.type):
+            fixed += 4
+            lengths.append(F.coalesce(F.octet_length(slots[field.name]), F.lit(0)))
+        else:
+            fixed += -(-field.type.bit_width // 8)
+    total = F.lit(fixed).cast("bigint")
+    for length in lengths:
+        total = total + length
+    predicate = query.predicates.get(alias)
+    return F.when(F.expr(predicate), total).otherwise(F.lit(0)) if predicate else total
+
+
+def _through(operator, spec, schedule: Schedule, peaks, regroup=iter):  # type: ignore[no-untyped-def]
+    """The function that streams one partition's batches through the operator.
+
+    ``regroup``: how the operator likes its batches; larger ones than Spark's cost it less a tuple.
+    """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         bucket = context.partitionId() if context is not None else 0
         state = operator.start(spec, schedule)
-        for batch in batches:
+        for batch in regroup(batches):
             state, partial = operator.step(state, batch)
             yield from _bucketed(partial, bucket)
         state, partial = operator.finish(state)
@@ -210,6 +255,10 @@ def _through(operator, spec, schedule: Schedule, peaks):  # type: ignore[no-unty
 def _bucketed(partial: pa.Table, bucket: int) -> Iterator[pa.RecordBatch]:
     table = partial.append_column("bucket", pa.repeat(pa.scalar(bucket, pa.int64()), partial.num_rows))
     yield from table.to_batches()
+
+
+def _spark_type(kind: pa.DataType):  # type: ignore[no-untyped-def]
+    return from_arrow_schema(pa.schema([("value", kind)]))[0].dataType
 
 
 def _spark_schema(schema: pa.Schema, bucket: bool):  # type: ignore[no-untyped-def]
@@ -258,9 +307,7 @@ def _top_k(
     window = query.windows[0]
     spec = top_k_spec(query, pane_us)
     tuples = _tuples(query, window.alias, window.stream, schedule, events[window.stream])
-    outputs = [F.expr(o.expression).cast(SPARK_TYPES[o.type]).alias(f"p{i}") for i, o in enumerate(query.outputs)]
-    order = [F.expr(o.expression).cast(SPARK_TYPES[o.type]).alias(o.slot) for o in query.order_by]
-    rows = tuples.select("event_us", "event_id", "arrival_us", *order, *outputs)
+    rows = tuples.select("event_us", "event_id", "arrival_us", *(c.alias(s) for s, c in _top_k_slots(query).items()))
     partials = (
         rows.repartition(partitions, "event_id")
         .sortWithinPartitions("arrival_us")

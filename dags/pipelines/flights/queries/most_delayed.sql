@@ -11,4 +11,4 @@ SELECT carrier, flight, origin, dest, scheduled, dep_delay
 FROM departures [RANGE 60 MINUTES]
 ORDER BY dep_delay DESC
 LIMIT 10
-ACCURACY 90% EVERY 10 MINUTES
+ACCURACY 90% EVERY 10 MINUTES PRIORITY 10

@@ -1,5 +1,15 @@
-"""How right answers were, and how long they would have had to wait to be right enough."""
+"""How right answers were, and how long they would have had to wait, how much to hold, to be right enough."""
 
+from tidegate.operators.accuracy.error_width import (
+    MISS_RATE,
+    ShareChoice,
+    choose_share,
+    error_bounds,
+    evidence_s,
+    least_evidence,
+    sample_stride,
+    widths_to_try,
+)
 from tidegate.operators.accuracy.measures import hit_rate, relative_error
 from tidegate.operators.accuracy.slack import (
     SlackChoice,
@@ -11,12 +21,20 @@ from tidegate.operators.accuracy.slack import (
 )
 
 __all__ = [
+    "MISS_RATE",
+    "ShareChoice",
     "SlackChoice",
     "accuracy_at",
+    "choose_share",
     "choose_slack",
+    "error_bounds",
+    "evidence_s",
     "hit_rate",
+    "least_evidence",
     "needed_slack",
     "needed_slack_on_grid",
     "oracle_slack",
     "relative_error",
+    "sample_stride",
+    "widths_to_try",
 ]

@@ -1,6 +1,7 @@
 """Aggregates over the natural join of sliding windows (plain aggregation is the join of one)."""
 
-from tidegate.operators.join_aggregate.operator import State, advance, finish, start, state_bytes, step
+from tidegate.operators.join_aggregate.operator import advance, finish, rebatched, step
 from tidegate.operators.join_aggregate.spec import Measure, Side, Spec
+from tidegate.operators.join_aggregate.state import State, start, state_bytes
 
-__all__ = ["Measure", "Side", "Spec", "State", "advance", "finish", "start", "state_bytes", "step"]
+__all__ = ["Measure", "Side", "Spec", "State", "advance", "finish", "rebatched", "start", "state_bytes", "step"]

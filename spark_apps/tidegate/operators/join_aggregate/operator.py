@@ -1,95 +1,37 @@
-"""Join-aggregates over sliding windows, answered from per-key totals."""
+"""Join-aggregates over sliding windows, answered from running totals per key."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tidegate.operators.arrivals import held_bytes, int64s, received
-from tidegate.operators.join_aggregate.evaluate import evaluate
-from tidegate.operators.join_aggregate.spec import Spec
-from tidegate.operators.schedule import NEVER_US, Schedule
+from tidegate.operators.arrivals import int64s, received
+from tidegate.operators.join_aggregate.answers import answer_rows, joined_all
+from tidegate.operators.join_aggregate.chains import Bounds, blocks, next_bounds
+from tidegate.operators.join_aggregate.histories import Histories
+from tidegate.operators.join_aggregate.ledger import bytes_by_window
+from tidegate.operators.join_aggregate.running import Member, Orders, Running, through_block
+from tidegate.operators.join_aggregate.state import Plan, State, absorbed, with_few_codes
+from tidegate.operators.join_aggregate.tuples import side_slots
+from tidegate.operators.schedule import NEVER_US, Int64s
 
-BEFORE_ALL_US = -NEVER_US
-
-
-@dataclass(frozen=True, eq=False)
-class State:
-    """The tuples that the windows still to answer can need, per side, in order of arrival.
-
-    ``next_window``: index of the next window to answer. ``answered_us``: (emit_us, window_end_us) of the last one
-    answered. ``last_arrival_us``: no tuple that arrives before it is still to come. ``peak_bytes``: the most that was
-    held at any answer.
-    """
-
-    spec: Spec
-    schedule: Schedule
-    held: tuple[pa.Table, ...]
-    next_window: int = 0
-    answered_us: tuple[int, int] = (BEFORE_ALL_US, BEFORE_ALL_US)
-    last_arrival_us: int = BEFORE_ALL_US
-    peak_bytes: int = 0
-
-    def to_arrow(self) -> pa.Table:
-        """The state as one Arrow table: the held tuples with their side, and its position in the schema's metadata."""
-        parts = [
-            held.add_column(0, "side", pa.array(np.full(held.num_rows, index, dtype=np.int8)))
-            for index, held in enumerate(self.held)
-        ]
-        position = {
-            "emit_us": self.answered_us[0],
-            "window_end_us": self.answered_us[1],
-            "last_arrival_us": self.last_arrival_us,
-            "peak_bytes": self.peak_bytes,
-        }
-        table = pa.concat_tables([self.spec.input_schema.empty_table(), *parts], promote_options="default")
-        return table.replace_schema_metadata({key: str(value) for key, value in position.items()})
-
-    @staticmethod
-    def from_arrow(table: pa.Table, spec: Spec, schedule: Schedule) -> State:
-        """The state that ``to_arrow`` saved, to go on with the windows after the last one that it had answered.
-
-        The schedule may have grown by later windows, and lost answered ones, since the state was saved; but nothing
-        comes back that the windows scheduled then did not need.
-
-        Raises:
-            ValueError: a window to answer lies before tuples that the state has already seen.
-        """
-        position = {key.decode(): int(value) for key, value in (table.schema.metadata or {}).items()}
-        answered_us = (position["emit_us"], position["window_end_us"])
-        next_window = schedule.resume(answered_us, position["last_arrival_us"])
-        side = table.column("side").to_numpy()
-        held = tuple(
-            table.filter(pa.array(side == index)).select(schema.names).replace_schema_metadata(None).cast(schema)
-            for index, schema in enumerate(map(spec.side_schema, range(len(spec.sides))))
-        )
-        last_arrival_us, peak_bytes = position["last_arrival_us"], position["peak_bytes"]
-        return State(spec, schedule, held, next_window, answered_us, last_arrival_us, peak_bytes)
-
-
-def start(spec: Spec, schedule: Schedule) -> State:
-    """The state before any tuple has been seen.
-
-    Raises:
-        ValueError: the schedule lacks the bounds of an alias.
-    """
-    missing = [side.alias for side in spec.sides if side.alias not in schedule.lower_us]
-    if missing:
-        raise ValueError(f"schedule has no lower bounds for aliases {missing}; it has {schedule.aliases}")
-    held = tuple(spec.side_schema(index).empty_table() for index in range(len(spec.sides)))
-    return State(spec, schedule, held)
+# Tuples that are worked on at once: enough that a block's fixed costs vanish, few enough for the processor's cache.
+BLOCK_ROWS = 1 << 17
 
 
 def step(state: State, batch: pa.RecordBatch | pa.Table) -> tuple[State, pa.Table]:
     """Absorb a batch and answer every window that no later tuple can still reach.
 
-    **Idea.** A window is answered from the tuples held at its instant. Each side is first summed up per (join key,
-    group), then the sides are joined key by key: counts multiply, a sum multiplies with the other sides' counts, an
-    extreme stays what it is. A class that no later side has is summed away before the next join, so that chains and
-    stars need no more than the totals per key; the join's result is never formed.
+    **Idea.** Along a chain of windows a tuple is seen from one window to another. Per side and code (join key and
+    groups) its numbers are added to a running total where it comes into view and subtracted where it goes, for a
+    block of windows at once: sorted by code and window, the changes run up to histories of totals. The sides'
+    histories are joined key by key, which is work only where one of them changes: counts multiply, a sum multiplies
+    with the other sides' counts, an extreme stays what it is. A class that no later side has is summed away before
+    the next join, so that chains and stars need no more than the totals per key; the join's result is never formed.
 
     Args:
         state: from ``start``, ``step`` or ``State.from_arrow``.
@@ -108,14 +50,20 @@ def step(state: State, batch: pa.RecordBatch | pa.Table) -> tuple[State, pa.Tabl
         ValueError: rows out of order, a missing column, a side that is not declared.
         OverflowError: an integer total beyond 64 bits.
 
-    **Cost.** Space O(tuples in the windows and slack), plus the answers. Per answered window O(w log w) time for w
-    held tuples, plus the matching (key, group) totals. Nothing is kept from one answer to the next.
+    **Cost.** Time O(1) amortised per tuple and combination of the sides' codes that it changes, however wide the
+    windows and however many: for COUNT, SUM and AVG two changes per tuple; MIN and MAX times the logarithm of the
+    windows in a block. Each call that answers, and each block of about ``BLOCK_ROWS`` tuples in it, also costs
+    O(codes held), so that small batches are dearer (``rebatched`` puts them together). Where ends or lower bounds
+    move back (the slack falls) a window's tuples are taken in once more, by a second chain. Space O(tuples in the
+    windows, slack and block), plus the answers; nothing grows with the join or the interval.
 
-    **Guarantee.** Exact; doubles are added in ascending order of value, so that the same tuples give the same
-    bytes in any order of arrival and any division into batches. Divided into other hash partitions the sums of
-    doubles may differ by rounding (relative 1e-15 or so per addition), the rest does not.
+    **Guarantee.** Exact: sums of doubles are kept without rounding and rounded once, to the nearest double, so that
+    the same tuples give the same bytes in any order of arrival and any division into batches, with the state saved
+    and loaded in between or not. Divided into other hash partitions the sums of doubles may differ by the rounding
+    of the partitions' sums, the rest does not.
 
-    >>> from tidegate.operators.join_aggregate import Measure, Side, Spec
+    >>> from tidegate.operators.join_aggregate import Measure, Side, Spec, start
+    >>> from tidegate.operators.schedule import Schedule
     >>> spec = Spec((Side("d", groups=("g0",)),), (Measure("a0", "count"),), pa.schema([("g0", pa.string())]))
     >>> schedule = Schedule.from_ticks(np.array([10, 20]), 5, {"d": 10})
     >>> batch = pa.table({"side": [0, 0, 0], "event_us": [3, 12, 9], "arrival_us": [3, 12, 15], "g0": list("xyx")})
@@ -128,21 +76,16 @@ def step(state: State, batch: pa.RecordBatch | pa.Table) -> tuple[State, pa.Tabl
 
     **Source.** papers/02, "Beyond the paper" (factorised totals); the papers' own IC and TC keep tuples and counters.
     """
-    spec, schedule = state.spec, state.schedule
-    table = received(batch, spec.input_schema, state.last_arrival_us)
+    table = received(batch, state.plan.spec.input_schema, state.last_arrival_us)
     if table.num_rows == 0:
-        return state, spec.output_schema.empty_table()
-    last_arrival_us = int(table.column("arrival_us")[-1].as_py())
-    complete = int(np.searchsorted(schedule.emit_us, last_arrival_us, side="left"))
-    return _answer_up_to(replace(state, last_arrival_us=last_arrival_us), _by_side(spec, table), complete)
+        return state, state.plan.spec.output_schema.empty_table()
+    return _answered(state, table, int(table.column("arrival_us")[-1].as_py()))
 
 
 def advance(state: State, until_us: int) -> tuple[State, pa.Table]:
     """Answer the windows whose ``emit_us`` lies before ``until_us``: no tuple arrives before it any more."""
-    until_us = max(until_us, state.last_arrival_us)
-    complete = int(np.searchsorted(state.schedule.emit_us, until_us, side="left"))
-    nothing = [state.spec.side_schema(index).empty_table() for index in range(len(state.spec.sides))]
-    return _answer_up_to(replace(state, last_arrival_us=until_us), nothing, complete)
+    nothing = state.plan.spec.input_schema.empty_table()
+    return _answered(state, nothing, max(until_us, state.last_arrival_us))
 
 
 def finish(state: State) -> tuple[State, pa.Table]:
@@ -150,56 +93,112 @@ def finish(state: State) -> tuple[State, pa.Table]:
     return advance(state, NEVER_US)
 
 
-def state_bytes(state: State) -> int:
-    """Bytes of the tuples held now."""
-    return sum(held_bytes(held) for held in state.held)
+def rebatched(batches: Iterable[pa.RecordBatch], rows: int = BLOCK_ROWS) -> Iterator[pa.Table]:
+    """Put batches together until they have so many rows: small ones cost more in ``step``, and answer no more.
+
+    >>> batch = pa.record_batch({"x": [1, 2]})
+    >>> [table.num_rows for table in rebatched([batch] * 5, rows=4)]
+    [4, 4, 2]
+    """
+    waiting: list[pa.RecordBatch] = []
+    waiting_rows = 0
+    for batch in batches:
+        waiting.append(batch)
+        waiting_rows += batch.num_rows
+        if waiting_rows >= rows:
+            yield pa.Table.from_batches(waiting)
+            waiting, waiting_rows = [], 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
 
 
-def _by_side(spec: Spec, table: pa.Table) -> list[pa.Table]:
-    """The rows and columns of each side, without the tuples that can never join (a NULL in a join key)."""
-    side = table.column("side").to_numpy()
-    if not np.isin(side, np.arange(len(spec.sides))).all():
-        raise ValueError(f"column side must lie in 0..{len(spec.sides) - 1}")
-    parts = []
-    for index, declared in enumerate(spec.sides):
-        rows = side == index
-        for name in declared.classes:
-            rows &= pc.is_valid(table.column(name)).to_numpy()
-        parts.append(table.filter(pa.array(rows)).select(spec.side_schema(index).names))
-    return parts
+def _answered(state: State, table: pa.Table, last_arrival_us: int) -> tuple[State, pa.Table]:
+    """Take the rows in and answer every window before the last arrival, block by block."""
+    schedule, answers = state.plan.schedule, [state.plan.spec.output_schema.empty_table()]
+    complete = int(np.searchsorted(schedule.emit_us, last_arrival_us, side="left"))
+    arrival_us, taken = int64s(table.column("arrival_us")), 0
+    for upto, window in blocks(arrival_us, schedule, state.next_window, complete, BLOCK_ROWS):
+        state, rows = _answer_up_to(absorbed(state, table.slice(taken, upto - taken)), window)
+        answers.append(rows)
+        taken = upto
+    state = with_few_codes(replace(absorbed(state, table.slice(taken)), last_arrival_us=last_arrival_us))
+    return state, pa.concat_tables(answers).combine_chunks()
 
 
-def _answer_up_to(state: State, fresh: list[pa.Table], complete: int) -> tuple[State, pa.Table]:
-    """Answer the windows ``state.next_window`` … ``complete`` − 1, taking in fresh tuples as each one needs them."""
-    spec, schedule = state.spec, state.schedule
-    needed_from_us = [schedule.needed_from_us(side.alias) for side in spec.sides]
-    arrivals_us = [int64s(part.column("arrival_us")) for part in fresh]
-    taken = [0] * len(fresh)
-    held, peak_bytes, answers = list(state.held), state.peak_bytes, []
-    for window in range(state.next_window, max(complete, state.next_window)):
-        emit_us, end_us = schedule.emit_us[window], schedule.window_end_us[window]
-        contents = []
-        for index, side in enumerate(spec.sides):
-            upto = int(np.searchsorted(arrivals_us[index], emit_us, side="right"))
-            more = fresh[index].slice(taken[index], upto - taken[index])
-            taken[index] = upto
-            held[index] = _needed(held[index], more, int(needed_from_us[index][window]))
-            event_us = int64s(held[index].column("event_us"))
-            inside = (event_us >= schedule.lower_us[side.alias][window]) & (event_us < end_us)
-            contents.append(held[index].filter(pa.array(inside)))
-        peak_bytes = max(peak_bytes, sum(held_bytes(part) for part in held))
-        answers.append(evaluate(spec, window, contents))
-    next_window, answered_us = max(complete, state.next_window), state.answered_us
-    if next_window > state.next_window:
-        answered_us = (int(schedule.emit_us[next_window - 1]), int(schedule.window_end_us[next_window - 1]))
-    for index, part in enumerate(fresh):
-        held[index] = _needed(held[index], part.slice(taken[index]), int(needed_from_us[index][next_window]))
-    advanced = replace(state, held=tuple(held), next_window=next_window, answered_us=answered_us, peak_bytes=peak_bytes)
-    return advanced, pa.concat_tables([spec.output_schema.empty_table(), *answers]).combine_chunks()
+def _answer_up_to(state: State, complete: int) -> tuple[State, pa.Table]:
+    """Answer the windows ``state.next_window`` … ``complete`` − 1 from the tuples held."""
+    plan, block = state.plan, np.arange(state.next_window, complete)
+    orders = {
+        measure.slot: state.books[measure.slot].ranks()
+        for measure in plan.spec.aggregates
+        if measure.function in ("min", "max") and measure.slot in state.books
+    }
+    totals, answers = dict(state.totals), []
+    for chain in np.unique(plan.chain_of[block]).tolist():
+        windows = block[plan.chain_of[block] == chain]
+        known = totals.get(chain)
+        bounds = _bounds(plan, windows, None if known is None else known[0])
+        after, rows = _through_chain(state, bounds, None if known is None else known[1], orders)
+        totals[chain] = (int(windows[-1]), after)
+        answers.append(rows)
+    rows = pa.concat_tables(answers)
+    if len(answers) > 1:
+        rows = rows.take(np.argsort(rows.column("window_index").to_numpy(), kind="stable"))
+    totals = {chain: item for chain, item in totals.items() if plan.following[item[0]] < len(plan.schedule)}
+    emit_us, end_us = plan.schedule.emit_us, plan.schedule.window_end_us
+    last, sides, bytes_at = [item[0] for item in totals.values()], [], np.zeros(len(block), dtype=np.int64)
+    for side, (held, needed_from_us) in enumerate(zip(state.sides, plan.needed_from_us, strict=True)):
+        combinations = state.combinations[side_slots(plan.spec, side)]
+        # Where there is but one chain, no window needs a tuple that it does not see any more.
+        same = np.array_equal(bounds.lower_us[side][:-1], needed_from_us[block])
+        left = partial(bounds.left, side) if same else None
+        bytes_at += bytes_by_window(
+            plan.spec, side, held, state.books, combinations, emit_us[block], needed_from_us[block], left
+        )
+        if last:
+            held = held.aged(int(emit_us[last].min()), int(end_us[last].min()))
+        sides.append(held.without_before(int(needed_from_us[complete])))
+    answered = replace(
+        state,
+        sides=tuple(sides),
+        totals=totals,
+        next_window=complete,
+        answered_us=(int(emit_us[complete - 1]), int(end_us[complete - 1])),
+        peak_bytes=max(state.peak_bytes, int(bytes_at.max())),
+    )
+    return with_few_codes(answered), rows
 
 
-def _needed(held: pa.Table, more: pa.Table, from_us: int) -> pa.Table:
-    """What is held and what has come, without the tuples whose event time no window needs any more."""
-    both = pa.concat_tables([held, more]).combine_chunks() if more.num_rows else held
-    keep = int64s(both.column("event_us")) >= from_us
-    return both if keep.all() else both.filter(pa.array(keep)).combine_chunks()
+def _bounds(plan: Plan, windows: Int64s, before: int | None) -> Bounds:
+    behind = int(plan.following[windows[-1]])
+    aliases = [side.alias for side in plan.spec.sides]
+    return next_bounds(plan.schedule, aliases, windows, before, behind if behind < len(plan.schedule) else None)
+
+
+def _through_chain(
+    state: State, bounds: Bounds, known: tuple[Running, ...] | None, orders: Orders
+) -> tuple[tuple[Running, ...], pa.Table]:
+    """Answer some windows of a chain; ``known`` are the totals before them, None for a new chain."""
+    spec = state.plan.spec
+    relations: list[list[Histories]] = []
+    after: dict[int, Running] = {}
+    families: dict[tuple[str, ...], list[int]] = {}
+    for side in range(len(spec.sides)):
+        families.setdefault(side_slots(spec, side), []).append(side)
+    for slots, members in families.items():
+        codes = state.combinations[slots].count(state.books)
+        keys = state.combinations[slots].slot_codes(np.arange(codes))
+        of_family = []
+        for side in members:
+            held = state.sides[side]
+            if known is None:  # to a new chain all tuples are new
+                held = held.anew(int(bounds.lower_us[side][0]))
+            base = Running() if known is None else known[side]
+            of_family.append(Member(side, held, spec.measures_of(spec.sides[side].alias), base))
+        histories, running = through_block(of_family, bounds, keys, codes, orders)
+        after |= dict(zip(members, running, strict=True))
+        relations.append(histories)
+    joined = joined_all(spec, relations)
+    return tuple(after[side] for side in range(len(spec.sides))), answer_rows(
+        spec, joined, bounds.index, state.books, orders
+    )

@@ -65,7 +65,8 @@ def _segments_by_gain(needs: Needs, floors_s: Floats) -> tuple[Integers, Floats,
     helped = from_here - after_window[np.cumsum(first) - 1] if len(order) else from_here
     kept = np.flatnonzero((upper > lower) & (needs.byte_rate[window] > 0))
     window, lower, upper = window[kept], lower[kept], upper[kept]
-    gain = helped[kept] / needs.byte_rate[window]
+    with np.errstate(over="ignore"):  # next to nothing a second: an infinite gain goes first, as it should
+        gain = helped[kept] / needs.byte_rate[window]
     # Rounding must not let a wider segment of a window overtake a narrower one: the gain only falls.
     by_gain = np.lexsort((lower, needs.id_rank[window], -gain))
     return window[by_gain], lower[by_gain], upper[by_gain]

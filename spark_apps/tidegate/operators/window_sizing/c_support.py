@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tidegate.operators.window_sizing.needs import Floats, Needs
+from tidegate.operators.window_sizing.branch_and_price import least_share
+from tidegate.operators.window_sizing.needs import Floats, Needs, floor_to
+from tidegate.operators.window_sizing.pricing import EPSILON, GroupingProblem
 
-Method = Literal["dp", "ap", "exact"]
+Method = Literal["dp", "ap", "exact", "joint"]
 Grouping = tuple[tuple[int, ...], ...]
 
 MOST_WINDOWS = 20
@@ -60,8 +63,11 @@ class SerialGroups:
     share_bound_bytes: float
 
 
-def swings(needs: Needs) -> Swings:
+def swings(needs: Needs, always: NDArray[np.bool_] | None = None, quantum_s: float | None = None) -> Swings:
     """The swing of every window.
+
+    Arguments: ``always`` bool[e]: the pairs of query and window whose tolerable width must be held at all times;
+    ``quantum_s``: swings and periods are rounded down to multiples of it (the needs are multiples already).
 
     **Cost**: O(e). **Guarantee**: 0 ≤ Min_D ≤ min(Min_T, T_P), static + exchange bytes = Min_T·byte_rate.
     Queries tied at Min_T are one base query with the smallest delay.
@@ -71,8 +77,11 @@ def swings(needs: Needs) -> Swings:
     period = np.full(len(min_t), np.inf)
     np.minimum.at(period, needs.entry_window[at_top], needs.delay_s[needs.entry_query[at_top]])
     second = np.zeros(len(min_t))
-    np.maximum.at(second, needs.entry_window[~at_top], needs.tolerable_s[~at_top])
+    below = ~at_top if always is None else ~at_top | always
+    np.maximum.at(second, needs.entry_window[below], needs.tolerable_s[below])
     min_d = np.minimum(min_t - second, np.minimum(period, min_t))
+    if quantum_s is not None:
+        min_d, period = floor_to(min_d, quantum_s), floor_to(period, quantum_s)
     return Swings(min_d, period, (min_t - min_d) * needs.byte_rate, min_d * needs.byte_rate)
 
 
@@ -80,11 +89,12 @@ def serial_groups(swing: Swings, method: Method) -> SerialGroups:
     """Partition the windows that exchange memory into serial groups of little total share.
 
     Arguments: ``method`` "ap": sort by exchange memory, first fit; "dp": the optimum by dynamic programming over
-    subsets, up to 20 windows; "exact": for now the same as "dp" (column generation for more windows comes here).
+    subsets, up to 20 windows; "exact": dp up to 20 windows, beyond them branch and price (:func:`least_share`).
 
-    **Cost**: ap O(d²); dp at worst O(3^d), in practice far less: see :func:`_optimal_groups`. **Guarantee**: every
-    group is serial; dp: no partition has less share (TooManyWindowsError beyond 20); ap: no ratio, but the gap to a
-    proved bound is known. Windows that are read but exchange nothing come out as groups of their own with share 0.
+    **Cost**: ap O(d²); dp at worst O(3^d), in practice far less: see :func:`_optimal_groups`; exact: seconds.
+    **Guarantee**: every group is serial; dp: no partition has less share (TooManyWindowsError beyond 20); exact: none
+    has less than ``share_bound_bytes``, which mostly is the share itself; ap: no ratio, but the gap to a proved bound
+    is known. Windows that are read but exchange nothing come out as groups of their own with share 0.
 
     >>> swing = Swings(*map(np.array, ([2.0, 2.0], [5.0, 4.0], [1.0, 1.0], [6.0, 4.0])))
     >>> serial_groups(swing, "dp")
@@ -98,16 +108,35 @@ def serial_groups(swing: Swings, method: Method) -> SerialGroups:
     bound = _share_bound((float(exchange[w]), swing.load(w)) for w in movers)
     if method == "ap":
         groups = _first_fit(swing, movers)
-    elif len(movers) > MOST_WINDOWS:
+    elif len(movers) <= MOST_WINDOWS:
+        groups = _optimal_groups(swing, movers)
+        bound = math.inf
+    elif method == "exact":
+        groups, proved = _proved_groups(swing, movers)
+        bound = max(bound, proved)
+    else:
         raise TooManyWindowsError(
             f"level C with method {method} takes at most {MOST_WINDOWS} windows that exchange memory,"
-            f" here are {len(movers)}; method ap takes any number"
+            f" here are {len(movers)}; method ap, exact or joint takes any number"
         )
-    else:
-        groups = _optimal_groups(swing, movers)
     share = math.fsum(max(exchange[w] for w in group) for group in groups)
     whole = tuple(sorted((*(tuple(sorted(group)) for group in groups), *((w,) for w in still))))
-    return SerialGroups(whole, share, bound if method == "ap" else share)
+    return SerialGroups(whole, share, min(bound, share))
+
+
+def _proved_groups(swing: Swings, movers: Sequence[int]) -> tuple[list[list[int]], float]:
+    """Branch and price from first fit on; a bound within rounding of the share is the share."""
+    position = {w: i for i, w in enumerate(movers)}
+    problem = GroupingProblem(
+        swing.exchange_bytes[list(movers)],
+        np.array([swing.slot_ns(w) for w in movers], dtype=np.int64),
+        np.array([swing.period_ns(w) for w in movers], dtype=np.int64),
+    )
+    start = [tuple(sorted(position[w] for w in group)) for group in _first_fit(swing, movers)]
+    groups, bound = least_share(problem, start)
+    if bound >= problem.share(groups) * (1 - EPSILON):
+        bound = math.inf
+    return [[movers[i] for i in group] for group in groups], bound
 
 
 def _first_fit(swing: Swings, movers: Sequence[int]) -> list[list[int]]:

@@ -10,6 +10,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
+from operator import attrgetter, methodcaller
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,15 +87,21 @@ class Needs:
         query_ids = tuple([query.id for query in queries])
         if len(index) != len(windows) or len(set(query_ids)) != len(query_ids):
             raise ValueError("ids of windows and of queries must be unique")
+        n = len(queries)
+        reads = [query.ranges_s for query in queries]
+        lengths = np.fromiter(map(len, reads), dtype=np.int64, count=n)
+        entries = int(lengths.sum())
         try:
-            entry_window = [index[window] for query in queries for window in query.ranges_s]
+            places = map(index.__getitem__, chain.from_iterable(reads))
+            entry_window = np.fromiter(places, dtype=np.int64, count=entries)
         except KeyError as missing:
             raise ValueError(f"a query reads the unknown window {missing}") from None
-        ranges = np.array([r for query in queries for r in query.ranges_s.values()], dtype=np.float64)
-        lengths = [len(query.ranges_s) for query in queries]
-        entry_query = np.repeat(np.arange(len(queries), dtype=np.int64), lengths)
-        if all(type(query.slack_width_s) in (float, int) for query in queries):
-            slack = np.array([query.slack_width_s for query in queries], dtype=np.float64)[entry_query]
+        values: Any = dict.values if set(map(type, reads)) == {dict} else methodcaller("values")
+        ranges = np.fromiter(chain.from_iterable(map(values, reads)), dtype=np.float64, count=entries)
+        entry_query = np.repeat(np.arange(n, dtype=np.int64), lengths)
+        slack_widths = [query.slack_width_s for query in queries]
+        if set(map(type, slack_widths)) <= {float, int}:
+            slack = np.array(slack_widths, dtype=np.float64)[entry_query]
         else:
             slack = np.array([_slack_of(query, window) for query in queries for window in query.ranges_s])
         caps = [math.inf if window.max_width_s is None else window.max_width_s for window in windows]
@@ -101,10 +110,10 @@ class Needs:
             byte_rate=np.array([window.byte_rate for window in windows], dtype=np.float64),
             cap_s=np.array(caps, dtype=np.float64),
             query_ids=query_ids,
-            delay_s=np.array([query.delay_s for query in queries], dtype=np.float64),
-            weight=np.array([query.weight for query in queries], dtype=np.float64),
-            priority=np.array([query.priority for query in queries], dtype=np.int64),
-            entry_window=np.array(entry_window, dtype=np.int64),
+            delay_s=np.fromiter(map(attrgetter("delay_s"), queries), dtype=np.float64, count=n),
+            weight=np.fromiter(map(attrgetter("weight"), queries), dtype=np.float64, count=n),
+            priority=np.fromiter(map(attrgetter("priority"), queries), dtype=np.int64, count=n),
+            entry_window=entry_window,
             entry_query=entry_query,
             range_s=ranges,
             tolerable_s=np.maximum(ranges - slack, 0.0),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -12,13 +12,13 @@ from tidegate.operators.window_sizing.a_support import a_support
 from tidegate.operators.window_sizing.b_support import b_support
 from tidegate.operators.window_sizing.c_support import (
     Method,
-    SerialGroups,
-    Swings,
     TooManyWindowsError,
     serial_groups,
     swings,
 )
-from tidegate.operators.window_sizing.needs import Floats, Needs, floor_to
+from tidegate.operators.window_sizing.joint import Reaches
+from tidegate.operators.window_sizing.needs import Floats, Needs
+from tidegate.operators.window_sizing.slots import SlotSchedule, joint_schedule, serial_schedule
 
 SupportLevel = Literal["A", "B", "C", "infeasible"]
 
@@ -37,7 +37,8 @@ class WindowPlan:
     """The plan of one window.
 
     ``width_s``: what it holds at all times (at level C it swings from there up to ``min_width_s`` and back).
-    ``min_width_s``, ``max_width_s``: Min_T and Max_T. ``group``: index of its serial group at level C, else None.
+    ``min_width_s``, ``max_width_s``: Min_T and Max_T. ``group``: index of its group at level C, else None. ``slot_s``,
+    ``slot_offset_s``, ``period_s``: when it swings (:class:`SlotSchedule`), else None.
     """
 
     id: str
@@ -47,11 +48,18 @@ class WindowPlan:
     static_bytes: float
     exchange_bytes: float
     group: int | None
+    slot_s: float | None = None
+    slot_offset_s: float | None = None
+    period_s: float | None = None
 
 
 @dataclass(frozen=True)
 class GroupPlan:
-    """One serial group: its windows take turns in a cycle of ``period_s`` at ``share_bytes`` of exchange memory."""
+    """Windows that are planned together at level C, in a cycle of ``period_s``.
+
+    ``share_bytes``: the most exchange memory that they hold at one instant. The windows of a serial group take turns,
+    so that is its dearest window's; those of method joint overlap.
+    """
 
     id: int
     windows: tuple[str, ...]
@@ -69,7 +77,6 @@ class Plan:
     """
 
     support_level: SupportLevel
-    needed: NeededBytes
     planned_bytes: float
     accumulated_error_s: float
     windows: tuple[WindowPlan, ...]
@@ -77,6 +84,40 @@ class Plan:
     unsupported: tuple[str, ...]
     optimal: bool
     gap: float
+    least: _Least = field(repr=False, compare=False)
+
+    @property
+    def needed(self) -> NeededBytes:
+        """The least budgets; at levels A and B that of C is worked out when it is first asked for."""
+        return self.least.needed
+
+
+@dataclass(frozen=True, eq=False)
+class _Least:
+    """Level C's schedule of least memory as the method finds it, worked out when it is first asked for."""
+
+    needs: Needs
+    method: Method
+
+    @cached_property
+    def schedule(self) -> SlotSchedule:
+        swing = swings(self.needs)
+        method: Method = self.method
+        if method == "joint":
+            better = joint_schedule(self.needs, swing, Reaches.of(self.needs, None, None))
+            if better is not None:
+                return better
+            method = "exact"
+        return serial_schedule(self.needs, swing, serial_groups(swing, method))
+
+    @cached_property
+    def needed(self) -> NeededBytes:
+        b = self.needs.bytes_of(self.needs.min_t)
+        try:
+            c = self.schedule.peak_bytes
+        except TooManyWindowsError:
+            c = _Least(self.needs, "ap").schedule.peak_bytes
+        return NeededBytes(self.needs.bytes_of(self.needs.max_t), b, min(b, c))
 
 
 def support_level(needs: Needs, budget_bytes: float) -> Literal["A", "B"] | None:
@@ -86,88 +127,64 @@ def support_level(needs: Needs, budget_bytes: float) -> Literal["A", "B"] | None
     return "B" if budget_bytes >= needs.bytes_of(needs.min_t) else None
 
 
-def plan(needs: Needs, budget_bytes: float, method: Method = "exact") -> Plan:
+def plan(needs: Needs, budget_bytes: float, method: Method = "joint") -> Plan:
     """Plan all windows within the budget.
 
     Idea: the level follows from the budget alone; each level has its own algorithm. If even level C does not fit,
     queries are admitted at level B in order of priority (largest first, then smaller id), each if it still fits, and
     what is left is spent as at level B on all queries.
 
-    Arguments: ``method``: how level C groups its windows (:func:`serial_groups`).
+    Arguments: ``method``: how level C is planned: as the paper's serial groups (:func:`serial_groups`: dp, ap, exact),
+    or "joint": with free swings and staggered ramps (:func:`joint_ramps`), if that takes less memory than the paper's
+    optimum, else that.
 
-    **Cost**: that of the level's algorithm; ``needed.C`` always costs one grouping. **Guarantee**: planned bytes ≤
-    budget; at levels A and B width ≥ Min_T. Beyond 20 windows ``dp`` raises TooManyWindowsError if level C is needed;
-    at levels A and B ``needed.C`` is then the upper bound that ``ap`` gives.
+    **Cost**: that of the level's algorithm; ``needed.C``, when it is asked for, one grouping. **Guarantee**: planned
+    bytes ≤ budget; at levels A and B width ≥ Min_T. Beyond 20 windows ``dp`` raises TooManyWindowsError if level C is
+    needed; at levels A and B ``needed.C`` is then the upper bound that ``ap`` gives. Deterministic.
 
     >>> from tidegate.operators.window_sizing.needs import Needs, QueryNeed, WindowNeed
     >>> needs = Needs.of([WindowNeed("w", 2.0)], [QueryNeed("q", {"w": 60.0}, 10.0, delay_s=20.0)])
     >>> [plan(needs, budget).support_level for budget in (120.0, 119.0, 99.0)]
     ['A', 'B', 'infeasible']
 
-    **Source**: papers/01, "Levels of support" and "Settled here".
+    **Source**: papers/01, "Levels of support", "Settled here" and "Beyond the paper".
     """
     level: SupportLevel | None = support_level(needs, budget_bytes)
-    swing = swings(needs)
-    try:
-        groups = serial_groups(swing, method)
-    except TooManyWindowsError:
-        if level is None:
-            raise
-        groups = serial_groups(swing, "ap")
-    needed_b = needs.bytes_of(needs.min_t)
-    static_bytes = math.fsum(swing.static_bytes.tolist())
-    needed_c = min(static_bytes + groups.share_bytes, needed_b)
-    least_c = min(static_bytes + groups.share_bound_bytes, needed_c)
-    needed = NeededBytes(needs.bytes_of(needs.max_t), needed_b, needed_c)
+    least = _Least(needs, method)
     refused: tuple[str, ...] = ()
     if level == "A":
         widths = a_support(needs, budget_bytes)
     elif level == "B":
         widths = b_support(needs, budget_bytes, needs.min_t)
-    elif budget_bytes >= needed_c:
-        level, widths = "C", needs.min_t - swing.min_d_s
-        widths = np.where(needs.byte_rate > 0, widths, needs.max_t)
+    elif budget_bytes >= (peak := least.schedule.peak_bytes):
+        level, widths = "C", least.schedule.static_s
     else:
         level = "infeasible"
-        floors, refused = _admit(needs, budget_bytes)
+        floors, refused = admit(needs, budget_bytes)
         widths = b_support(needs, budget_bytes, floors)
-    proved = level in ("A", "B") or least_c >= needed_c
+    proved, gap = True, 0.0
+    if level in ("C", "infeasible"):
+        bound = min(least.schedule.bound_bytes, least.schedule.peak_bytes)
+        proved = bound >= least.needed.C
+        gap = 0.0 if proved or bound <= 0 else (least.needed.C - bound) / bound
     return Plan(
         support_level=level,
-        needed=needed,
-        planned_bytes=needed_c if level == "C" else needs.bytes_of(widths),
+        planned_bytes=peak if level == "C" else needs.bytes_of(widths),
         accumulated_error_s=needs.accumulated_error_s(widths),
-        windows=_window_plans(needs, swing, widths, groups if level == "C" else None),
-        groups=_group_plans(needs, swing, groups) if level == "C" else (),
+        windows=_window_plans(needs, widths, least.schedule if level == "C" else None),
+        groups=_group_plans(needs, least.schedule) if level == "C" else (),
         unsupported=refused,
         optimal=proved,
-        gap=0.0 if proved else (needed_c - least_c) / least_c if least_c > 0 else 0.0,
+        gap=gap,
+        least=least,
     )
 
 
-def live_widths(needs: Needs, budget_bytes: float, quantum_s: float) -> tuple[SupportLevel, Floats]:
-    """Level and widths of a running pipeline, multiples of the quantum.
+def admit(needs: Needs, budget_bytes: float) -> tuple[Floats, tuple[str, ...]]:
+    """Min_T of the queries that are admitted at level B, and the ids of those that are not.
 
-    Levels A and B as in :func:`plan`, for needs rounded up to the quantum. Where level C would be needed, widths are
-    scaled down from Min_T by one factor and rounded down, and the level is "infeasible": the schedule of level C over
-    time is not built yet.
-
-    **Guarantee**: Σ width·byte_rate ≤ budget; at A and B width ≥ Min_T.
+    By priority, largest first, then smaller id; each if it still fits.
     """
-    rounded = needs.in_quanta(quantum_s)
-    level = support_level(rounded, budget_bytes)
-    if level == "A":
-        return "A", a_support(rounded, budget_bytes, quantum_s)
-    if level == "B":
-        return "B", b_support(rounded, budget_bytes, rounded.min_t, quantum_s)
-    # Zero-rate windows cost nothing, so they need not shrink.
-    share = budget_bytes / rounded.bytes_of(rounded.min_t)
-    scaled = floor_to(rounded.min_t * share, quantum_s)
-    return "infeasible", np.where(rounded.byte_rate > 0, scaled, rounded.max_t)
-
-
-def _admit(needs: Needs, budget_bytes: float) -> tuple[Floats, tuple[str, ...]]:
-    """Min_T of the queries that are admitted, and the ids of those that are not."""
     floors = np.zeros(len(needs.window_ids))
     refused = []
     begins = np.searchsorted(needs.entry_query, np.arange(len(needs.query_ids) + 1))
@@ -185,29 +202,44 @@ def _admit(needs: Needs, budget_bytes: float) -> tuple[Floats, tuple[str, ...]]:
     return floors, tuple(sorted(refused))
 
 
-def _window_plans(needs: Needs, swing: Swings, widths: Floats, groups: SerialGroups | None) -> tuple[WindowPlan, ...]:
-    group_of = {w: g for g, group in enumerate(groups.groups) for w in group} if groups else {}
+def _window_plans(needs: Needs, widths: Floats, schedule: SlotSchedule | None) -> tuple[WindowPlan, ...]:
+    swing = swings(needs)
+    static, exchange = swing.static_bytes.tolist(), swing.exchange_bytes.tolist()
+    slots: list[tuple[float, float, float] | tuple[None, None, None]] = [(None, None, None)] * len(static)
+    groups: list[int | None] = [None] * len(static)
+    if schedule is not None:
+        exchange = (schedule.slot_s * needs.byte_rate).tolist()
+        static = ((needs.min_t - schedule.slot_s) * needs.byte_rate).tolist()
+        groups = [g if g >= 0 else None for g in schedule.group.tolist()]
+        for w in schedule.swinging.tolist():
+            slot, offset, period = schedule.slot_s[w], schedule.slot_offset_s[w], schedule.period_s[w]
+            slots[w] = (float(slot), float(offset), float(period))
     return tuple(
-        WindowPlan(
-            id=window,
-            width_s=float(widths[w]),
-            min_width_s=float(needs.min_t[w]),
-            max_width_s=float(needs.max_t[w]),
-            static_bytes=float(swing.static_bytes[w]),
-            exchange_bytes=float(swing.exchange_bytes[w]),
-            group=group_of.get(w),
+        WindowPlan(*columns, *slot)
+        for *columns, slot in zip(
+            needs.window_ids,
+            widths.tolist(),
+            needs.min_t.tolist(),
+            needs.max_t.tolist(),
+            static,
+            exchange,
+            groups,
+            slots,
+            strict=True,
         )
-        for w, window in enumerate(needs.window_ids)
     )
 
 
-def _group_plans(needs: Needs, swing: Swings, groups: SerialGroups) -> tuple[GroupPlan, ...]:
-    return tuple(
-        GroupPlan(
-            id=g,
-            windows=tuple(needs.window_ids[w] for w in group),
-            share_bytes=max(float(swing.exchange_bytes[w]) for w in group),
-            period_s=min(float(swing.period_s[w]) for w in group),
+def _group_plans(needs: Needs, schedule: SlotSchedule) -> tuple[GroupPlan, ...]:
+    plans = []
+    for g in sorted({g for g in schedule.group.tolist() if g >= 0}):
+        members = np.flatnonzero(schedule.group == g)
+        plans.append(
+            GroupPlan(
+                id=g,
+                windows=tuple(needs.window_ids[w] for w in members.tolist()),
+                share_bytes=schedule.exchange_peak_bytes(needs, members),
+                period_s=float(schedule.group_period_s[g]),
+            )
         )
-        for g, group in enumerate(groups.groups)
-    )
+    return tuple(plans)

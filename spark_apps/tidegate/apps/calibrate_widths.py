@@ -1,0 +1,195 @@
+"""Calibrate: how much of its range each query with an ERROR can miss, from the pipeline's own past windows.
+
+Windows whose truth is known are answered once more, over every share of their ranges that is worth a try, with the
+slack that was in effect at them: so what was late and what was not held are judged together, as the promise is. The
+errors go to ``width_errors``; those of the last two weeks give the slack widths in effect from the interval's end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.declarations.models import Pipeline, Query
+from tidegate.declarations.tables import TIMESTAMP
+from tidegate.hosts.answers import answer_windows
+from tidegate.hosts.context import RunContext, StageRun
+from tidegate.hosts.intervals import Interval, interval_holding
+from tidegate.operators.accuracy import (
+    ShareChoice,
+    choose_share,
+    evidence_s,
+    relative_error,
+    sample_stride,
+    widths_to_try,
+)
+from tidegate.operators.accuracy.error_width import Float64s
+from tidegate.operators.schedule import Int64s, Schedule
+
+_QUERIES_AT_ONCE = 3
+_ORDER = [(name, "ascending") for name in ("query", "window_end", "share")]
+
+
+def learn_widths(
+    context: RunContext,
+    stage: StageRun,
+    intervals: Sequence[Interval],
+    ends_us: Mapping[str, Int64s],
+    slack_us: Mapping[str, Int64s],
+) -> None:
+    """Write ``width_errors`` and ``error_width_plan`` of the intervals.
+
+    Args:
+        ends_us: query → ends of all its windows that became final within the intervals, microseconds.
+        slack_us: query → K in effect at each of them, microseconds.
+
+    **Cost.** One Spark job a query with ERROR, of some 35 answers a sampled window; at least every fifth is sampled.
+
+    **Guarantee.** The rows of an interval depend on tuples alone, not on how many intervals are run at once.
+    """
+    pipeline, warehouse = context.pipeline, context.warehouse
+    promised = [query for query in pipeline.queries if query.error is not None]
+
+    def measure(query: Query) -> pa.Table:
+        stride = sample_stride(_range_s(query), query.every_s)
+        sampled = ends_us[query.id] // round(query.every_s * 1e6) % stride == 0
+        return _measure(context, query, ends_us[query.id][sampled], slack_us[query.id][sampled])
+
+    schema = warehouse.schema("width_errors").append(pa.field("interval", pa.string()))
+    with ThreadPoolExecutor(max_workers=_QUERIES_AT_ONCE) as threads:
+        fresh = pa.concat_tables([schema.empty_table(), *(t.cast(schema) for t in threads.map(measure, promised))])
+    oldest_us = min((_evidence_from_us(pipeline, query, intervals[0]) for query in promised), default=0)
+    since = interval_holding(pipeline, oldest_us).label
+    earlier = [label for label in warehouse.labels("width_errors") if since <= label < intervals[0].label]
+    pool = pa.concat_tables([warehouse.read_arrow("width_errors", earlier), fresh])
+    rows: dict[Interval, list[dict[str, Any]]] = {interval: [] for interval in intervals}
+    for query in promised:
+        for interval, choice in _choices(pipeline, query, pool, intervals).items():
+            rows[interval] += _plan_rows(pipeline, query, interval, choice)
+    for interval in intervals:
+        own = fresh.filter(pc.equal(fresh.column("interval"), interval.label))
+        stage.commit.put_arrow("width_errors", interval, own.sort_by(_ORDER))
+        plan = pa.Table.from_pylist(rows[interval], schema=warehouse.schema("error_width_plan"))
+        stage.commit.put_arrow("error_width_plan", interval, plan)
+
+
+def judged_columns(query: Query) -> tuple[list[str], list[str]]:
+    """The answer's columns that tell groups apart (bare group slots), and those that are judged."""
+    slots = {g.slot for g in query.group_by}
+    groups = [o.name for o in query.outputs if o.expression.strip("`") in slots]
+    return groups, [o.name for o in query.outputs if o.name not in groups]
+
+
+def _range_s(query: Query) -> float:
+    """The widest range of the query."""
+    return max(window.range_s for window in query.windows)
+
+
+def _evidence_from_us(pipeline: Pipeline, query: Query, interval: Interval) -> int:
+    """Windows that became final from this instant on are evidence for what is in effect from the interval's end."""
+    period_us = round(evidence_s(_range_s(query), query.every_s) * 1e6)
+    return interval_holding(pipeline, interval.end_us - period_us).start_us
+
+
+def _shares(pipeline: Pipeline, query: Query) -> Float64s:
+    """The shares of the ranges that are tried: whole ticks of the widest."""
+    ticks = round(_range_s(query) / pipeline.tick_s)
+    return widths_to_try(ticks) / ticks
+
+
+def _held_ticks(pipeline: Pipeline, range_s: float, share: Float64s | float) -> Int64s:
+    """The width that a share of a range comes to, rounded up to whole ticks (but for the rounding of doubles)."""
+    return np.ceil(range_s / pipeline.tick_s * np.asarray(share) - 1e-9).astype(np.int64)
+
+
+def _measure(context: RunContext, query: Query, ends_us: Int64s, slack_us: Int64s) -> pa.Table:
+    """The error of each window over each share of its ranges, with the interval in which it became final."""
+    if len(ends_us) == 0:
+        return pa.table({"query": [], "window_end": [], "share": [], "error": [], "interval": []})
+    pipeline, shares = context.pipeline, _shares(context.pipeline, query)
+    horizon_us = pipeline.horizon_s * 1_000_000
+    # A row a window and share, and one for its truth: the whole range at the horizon.
+    tried, row = np.append(shares, 1.0), np.arange(len(shares) + 1)
+    wait_us = np.where(row < len(shares), slack_us[:, None], horizon_us)
+    # A schedule answers a window once at an instant, so each share is answered a microsecond after the larger one: a
+    # tuple that arrives within those few microseconds may count for it already.
+    emit_us = (ends_us[:, None] + wait_us + row[::-1]).ravel()
+    window, column = np.divmod(np.arange(emit_us.size), len(row))
+    order = np.lexsort((ends_us[window], emit_us))
+    window, column = window[order], column[order]
+    coverage, lower_us = np.ones(len(row)), {}
+    for source in query.windows:
+        held_us = _held_ticks(pipeline, source.range_s, tried) * pipeline.tick_s * 1_000_000
+        coverage *= held_us / (source.range_s * 1e6)
+        lower_us[source.alias] = ends_us[window] - held_us[column]
+    schedule = Schedule(ends_us[window], emit_us[order], lower_us)
+    answered = answer_windows(context, query, schedule, coverage[column]).frame.toArrow()
+    index = np.asarray(answered.column("window_index").to_numpy(), dtype=np.int64)
+    answered = answered.append_column("window_end", pa.array(schedule.window_end_us[index]))
+    groups, values = judged_columns(query)
+    truth = answered.filter(pa.array(column[index] == len(shares)))
+    errors = np.empty((len(ends_us), len(shares)))
+    for position in range(len(shares)):
+        candidate = answered.filter(pa.array(column[index] == position))
+        errors[:, position] = relative_error(candidate, truth, pa.array(ends_us), groups, values)
+    labels = np.array([interval_holding(pipeline, int(us)).label for us in ends_us + horizon_us], dtype=object)
+    return pa.table(
+        {
+            "query": pa.repeat(query.id, errors.size),
+            "window_end": pa.array(np.repeat(ends_us, len(shares))).cast(pa.timestamp("us")).cast(TIMESTAMP),
+            "share": np.tile(shares, len(ends_us)),
+            "error": errors.ravel(),
+            "interval": np.repeat(labels, len(shares)),
+        }
+    )
+
+
+def _choices(
+    pipeline: Pipeline, query: Query, pool: pa.Table, intervals: Sequence[Interval]
+) -> dict[Interval, ShareChoice]:
+    """What each interval chooses from the windows that had become final by its end, within the evidence period."""
+    assert query.error is not None
+    shares = _shares(pipeline, query)
+    rows = pool.filter(pc.equal(pool.column("query"), query.id)).sort_by([("window_end", "ascending")])
+    ends_us = rows.column("window_end").cast(pa.int64()).to_numpy()
+    windows_us, window = np.unique(ends_us, return_inverse=True)
+    share = rows.column("share").to_numpy()
+    position = np.minimum(np.searchsorted(shares, share - 1e-9), len(shares) - 1)
+    known = np.abs(shares[position] - share) <= 1e-9
+    errors = np.full((len(windows_us), len(shares)), np.nan)
+    errors[window[known], position[known]] = rows.column("error").to_numpy()[known]
+    # A window measured under another range is no evidence for this one.
+    whole = ~np.isnan(errors).any(axis=1)
+    errors, final_us = errors[whole], windows_us[whole] + pipeline.horizon_s * 1_000_000
+    choices = {}
+    for interval in intervals:
+        period_us = [_evidence_from_us(pipeline, query, interval), interval.end_us]
+        first, last = np.searchsorted(final_us, period_us, side="left")
+        choices[interval] = choose_share(errors[first:last], shares, query.error)
+    return choices
+
+
+def _plan_rows(pipeline: Pipeline, query: Query, interval: Interval, choice: ShareChoice) -> list[dict[str, Any]]:
+    """A row a stream. All streams of a query are narrowed by the same share, as they were when it was chosen."""
+    assert query.error is not None
+    rows = []
+    for stream, range_s in query.ranges_s().items():
+        # Until there is enough evidence: ERROR × range, rounded down to the tick.
+        share = 1 - min(query.error, 1.0) if choice.share is None else choice.share
+        held_s = int(_held_ticks(pipeline, range_s, share)) * pipeline.tick_s
+        rows.append(
+            {
+                "query": query.id,
+                "stream": stream,
+                "effective_from": interval.end,
+                "tolerated_error": query.error,
+                "slack_width_s": range_s - held_s,
+                "coverage": choice.coverage,
+            }
+        )
+    return rows

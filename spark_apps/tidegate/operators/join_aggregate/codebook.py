@@ -1,0 +1,177 @@
+"""Small integers for values of any type, given out once and kept from batch to batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.operators.arrivals import int64s
+from tidegate.operators.codes import NULL
+from tidegate.operators.schedule import Int64s
+
+SHIFT = 32
+# A table of so many places for each value takes less time than a hash table.
+SPREAD = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Codebook:
+    """Distinct values in the order in which they were first met; a value's code is its place among them.
+
+    **Cost**: per call O(rows + distinct values); integers that lie close together are looked up, not hashed.
+    **Guarantee**: equal values have one code (−0.0 equals 0.0, NaN equals NaN); NULL has the code −1.
+
+    >>> book, codes = Codebook.empty(pa.string()).encode(pa.array(["b", None, "a", "b"]))
+    >>> codes.tolist(), book.values.to_pylist()
+    ([0, -1, 1, 0], ['b', 'a'])
+    >>> book.encode(pa.array(["c", "a"]))[1].tolist()
+    [2, 1]
+    """
+
+    values: pa.Array
+
+    @staticmethod
+    def empty(kind: pa.DataType) -> Codebook:
+        """No values yet."""
+        return Codebook(pa.array([], type=kind))
+
+    def __len__(self) -> int:
+        """Count the codes given out."""
+        return len(self.values)
+
+    def encode(self, column: pa.Array) -> tuple[Codebook, Int64s]:
+        """The codes of a column's values, and the book with those that it did not know."""
+        if pa.types.is_integer(column.type) and not column.null_count and len(column):
+            integers = int64s(column)
+            least, most = int(integers.min()), int(integers.max())
+            if most - least <= SPREAD * (len(column) + len(self)):
+                return self._looked_up(integers, least, most)
+        if pa.types.is_floating(column.type):
+            column = pc.add(column, pa.scalar(0.0, column.type))  # -0.0 and 0.0 are one value
+        encoded = column.dictionary_encode()
+        if not len(encoded.dictionary):
+            return self, np.full(len(column), NULL, dtype=np.int64)
+        known = int64s(pc.index_in(encoded.dictionary, value_set=self.values).cast(pa.int64()).fill_null(NULL))
+        new = np.flatnonzero(known == NULL)
+        book = self
+        if len(new):
+            known = known.copy()
+            known[new] = len(self.values) + np.arange(len(new))
+            book = Codebook(pa.concat_arrays([self.values, encoded.dictionary.take(pa.array(new))]))
+        if encoded.null_count:
+            return book, np.append(known, NULL)[int64s(encoded.indices.cast(pa.int64()).fill_null(len(known)))]
+        return book, known[encoded.indices.to_numpy()]
+
+    def _looked_up(self, column: npt.NDArray, least: int, most: int) -> tuple[Codebook, Int64s]:
+        code_at = np.full(most - least + 1, NULL, dtype=np.int64)
+        known = int64s(self.values)
+        near = np.flatnonzero((known >= least) & (known <= most))
+        code_at[known[near] - least] = near
+        places = column - least
+        codes = code_at[places]
+        if codes.min() != NULL:
+            return self, codes
+        new = np.unique(column[codes == NULL])
+        code_at[new - least] = len(self) + np.arange(len(new))
+        return Codebook(pa.concat_arrays([self.values, pa.array(new, type=self.values.type)])), code_at[places]
+
+    def keeping(self, codes: Int64s) -> tuple[Codebook, Int64s]:
+        """The book of only these codes' values (NULL is ignored), and old code → new code (int64[len(self) + 1]).
+
+        The entry behind the last is NULL's, so that it maps to itself when used as an index.
+        """
+        used = np.zeros(len(self) + 1, dtype=bool)
+        used[codes] = True
+        kept = np.flatnonzero(used[:-1])
+        renamed = np.full(len(self) + 1, NULL, dtype=np.int64)
+        renamed[kept] = np.arange(len(kept))
+        return Codebook(self.values.take(pa.array(kept))), renamed
+
+    def ranks(self) -> Int64s:
+        """code → place of its value in ascending order."""
+        ranks = np.empty(len(self), dtype=np.int64)
+        ranks[pc.sort_indices(self.values).to_numpy()] = np.arange(len(self))
+        return ranks
+
+
+@dataclass(frozen=True, eq=False)
+class Combinations:
+    """One code per combination of several slots' codes, as a chain of codebooks of pairs.
+
+    A single slot's combinations are its own codes + 1 (NULL's is 0), and without slots there is the one combination 0:
+    neither needs a book. ``books[i]`` holds (combination of the slots up to i, code of slot i + 1).
+    """
+
+    slots: tuple[str, ...]
+    books: tuple[Codebook, ...]
+
+    @staticmethod
+    def empty(slots: Sequence[str]) -> Combinations:
+        """No combinations yet."""
+        return Combinations(tuple(slots), tuple(Codebook.empty(pa.int64()) for _ in slots[1:]))
+
+    def encode(self, codes: Sequence[Int64s], rows: int) -> tuple[Combinations, Int64s]:
+        """The combinations' codes, from those of the slots in their order."""
+        if not self.slots:
+            return self, np.zeros(rows, dtype=np.int64)
+        combined, books = codes[0] + 1, []
+        for book, following in zip(self.books, codes[1:], strict=True):
+            more, combined = book.encode(pa.array((combined << SHIFT) | (following + 1)))
+            books.append(more)
+        return Combinations(self.slots, tuple(books)), combined
+
+    def count(self, slot_books: Mapping[str, Codebook]) -> int:
+        """How many combinations have a code, given the slots' own books."""
+        if self.books:
+            return len(self.books[-1])
+        return len(slot_books[self.slots[0]]) + 1 if self.slots else 1
+
+    def slot_codes(self, codes: Int64s) -> dict[str, Int64s]:
+        """The slots' codes in each of the combinations."""
+        parts: list[Int64s] = []
+        for book in reversed(self.books):
+            pairs = int64s(book.values)[codes]
+            parts.append((pairs & ((1 << SHIFT) - 1)) - 1)
+            codes = pairs >> SHIFT
+        return dict(zip(self.slots, [codes - 1, *reversed(parts)], strict=True)) if self.slots else {}
+
+
+def orders_as_integers(kind: pa.DataType) -> bool:
+    """Whether values of the type are compared as numbers at hand, not through a codebook."""
+    integer = pa.types.is_integer(kind) and not pa.types.is_uint64(kind)
+    return bool(integer or pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_temporal(kind))
+
+
+def as_ordered_integers(column: pa.Array) -> Int64s:
+    """Numbers and times as integers that order as they do (NaN is the largest); NULLs become anything.
+
+    >>> doubles = pa.array([2.5, -0.0, -1e300, 0.0])
+    >>> keys = as_ordered_integers(doubles)
+    >>> bool(keys[2] < keys[1] == keys[3] < keys[0])
+    True
+    >>> from_ordered_integers(keys, pa.float64()).to_pylist()
+    [2.5, 0.0, -1e+300, 0.0]
+    """
+    kind = column.type
+    if pa.types.is_floating(kind):
+        doubles = column.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
+        bits: Int64s = np.where(np.isnan(doubles), np.nan, doubles).view(np.int64)
+        return np.where(bits < 0, bits ^ np.iinfo(np.int64).max, bits)
+    if pa.types.is_temporal(kind) and kind.bit_width == 32:
+        column = column.cast(pa.int32())
+    return int64s(column.cast(pa.int64()).fill_null(0))
+
+
+def from_ordered_integers(keys: Int64s, kind: pa.DataType, mask: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+    """The values that ``as_ordered_integers`` made the integers of; NULL where the mask is set."""
+    if pa.types.is_floating(kind):
+        bits = np.where(keys < 0, keys ^ np.iinfo(np.int64).max, keys)
+        return pa.array(bits.view(np.float64), mask=mask).cast(kind)
+    narrow = pa.types.is_temporal(kind) and kind.bit_width == 32
+    numbers = pa.array(keys, mask=mask)
+    return (numbers.cast(pa.int32()) if narrow else numbers).cast(kind)

@@ -1,0 +1,201 @@
+"""What a join-aggregate knows between two batches, and how it is saved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.operators.join_aggregate.chains import cut
+from tidegate.operators.join_aggregate.codebook import Codebook, Combinations, orders_as_integers
+from tidegate.operators.join_aggregate.held import Held, renamed, without_the_late
+from tidegate.operators.join_aggregate.ledger import bytes_held
+from tidegate.operators.join_aggregate.running import Running
+from tidegate.operators.join_aggregate.spec import Spec
+from tidegate.operators.join_aggregate.tuples import (
+    AllCombinations,
+    Books,
+    decoded,
+    encoded,
+    held_schema,
+    side_slots,
+)
+from tidegate.operators.schedule import NEVER_US, Int64s, Schedule
+
+BEFORE_ALL_US = -NEVER_US
+# Codes without tuples are given back once there are so many more codes than tuples or codes at the last renaming.
+SPARE_CODES = 1 << 12
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What follows from the query and its schedule alone.
+
+    ``chain_of``: per window the chain that it belongs to. ``following``: per window the next one of its chain, or
+    their number. ``needed_from_us``: per side, ``Schedule.needed_from_us``.
+    """
+
+    spec: Spec
+    schedule: Schedule
+    chain_of: Int64s
+    following: Int64s
+    needed_from_us: tuple[Int64s, ...]
+
+    @staticmethod
+    def of(spec: Spec, schedule: Schedule) -> Plan:
+        """The plan of a query.
+
+        Raises:
+            ValueError: the schedule lacks the bounds of an alias.
+        """
+        aliases = [side.alias for side in spec.sides]
+        missing = [alias for alias in aliases if alias not in schedule.lower_us]
+        if missing:
+            raise ValueError(f"schedule has no lower bounds for aliases {missing}; it has {schedule.aliases}")
+        chain_of = cut(schedule, aliases)
+        following = np.full(len(schedule), len(schedule), dtype=np.int64)
+        order = np.argsort(chain_of, kind="stable")
+        same = chain_of[order[1:]] == chain_of[order[:-1]]
+        following[order[:-1][same]] = order[1:][same]
+        return Plan(spec, schedule, chain_of, following, tuple(schedule.needed_from_us(alias) for alias in aliases))
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """The tuples that the windows still to answer can need, and the totals of those that the last window has seen.
+
+    ``sides``: per side its tuples, with codes for their values; what the codes mean is in ``books`` and
+    ``combinations``. ``totals``: chain of windows → (the last one that it answered, per side the totals then); they
+    follow from the tuples and are not saved. ``next_window``: index of the next window to answer. ``answered_us``:
+    (emit_us, window_end_us) of the last one answered. ``last_arrival_us``: no tuple that arrives before it is still
+    to come. ``peak_bytes``: the most that the tuples needed took at any answer. ``codes_kept``: how many codes there
+    were when they were last renamed.
+    """
+
+    plan: Plan
+    sides: tuple[Held, ...]
+    books: Books
+    combinations: AllCombinations
+    totals: Mapping[int, tuple[int, tuple[Running, ...]]] = field(default_factory=dict)
+    next_window: int = 0
+    answered_us: tuple[int, int] = (BEFORE_ALL_US, BEFORE_ALL_US)
+    last_arrival_us: int = BEFORE_ALL_US
+    peak_bytes: int = 0
+    codes_kept: int = 0
+
+    @property
+    def held(self) -> tuple[pa.Table, ...]:
+        """Per side the tuples that a window can still need, in order of arrival, as rows of ``held_schema``."""
+        spec, tables = self.plan.spec, []
+        for side, held in enumerate(self.sides):
+            tuples = held.needed(int(self.plan.needed_from_us[side][self.next_window]))
+            tables.append(
+                held_schema(spec, side).empty_table()
+                if tuples is None
+                else decoded(spec, side, tuples, self.books, self.combinations[side_slots(spec, side)])
+            )
+        return tuple(tables)
+
+    def to_arrow(self) -> pa.Table:
+        """The state as one Arrow table: the held tuples with their side, and its position in the schema's metadata."""
+        parts = [
+            held.add_column(0, "side", pa.array(np.full(held.num_rows, index, dtype=np.int8)))
+            for index, held in enumerate(self.held)
+        ]
+        position = {
+            "emit_us": self.answered_us[0],
+            "window_end_us": self.answered_us[1],
+            "last_arrival_us": self.last_arrival_us,
+            "peak_bytes": self.peak_bytes,
+        }
+        table = pa.concat_tables([saved_schema(self.plan.spec).empty_table(), *parts], promote_options="default")
+        return table.replace_schema_metadata({key: str(value) for key, value in position.items()})
+
+    @staticmethod
+    def from_arrow(table: pa.Table, spec: Spec, schedule: Schedule) -> State:
+        """The state that ``to_arrow`` saved, to go on with the windows after the last one that it had answered.
+
+        The schedule may have grown by later windows, and lost answered ones, since the state was saved; but nothing
+        comes back that the windows scheduled then did not need.
+
+        Raises:
+            ValueError: a window to answer lies before tuples that the state has already seen.
+        """
+        position = {key.decode(): int(value) for key, value in (table.schema.metadata or {}).items()}
+        answered_us = (position["emit_us"], position["window_end_us"])
+        schema = saved_schema(spec)
+        saved = table.replace_schema_metadata(None).select(schema.names).cast(schema).sort_by("arrival_us")
+        state = replace(
+            start(spec, schedule),
+            next_window=schedule.resume(answered_us, position["last_arrival_us"]),
+            answered_us=answered_us,
+            last_arrival_us=position["last_arrival_us"],
+            peak_bytes=position["peak_bytes"],
+        )
+        return absorbed(state, saved)
+
+
+def start(spec: Spec, schedule: Schedule) -> State:
+    """The state before any tuple has been seen.
+
+    Raises:
+        ValueError: the schedule lacks the bounds of an alias.
+    """
+    all_slots = [side_slots(spec, side) for side in range(len(spec.sides))]
+    coded = [slot for slots in all_slots for slot in slots]
+    for measure in spec.aggregates:
+        if measure.function in ("min", "max") and not orders_as_integers(spec.columns.field(measure.slot).type):
+            coded.append(measure.slot)
+    books = {slot: Codebook.empty(spec.columns.field(slot).type) for slot in coded}
+    combinations = {slots: Combinations.empty(slots) for slots in all_slots}
+    return State(Plan.of(spec, schedule), tuple(Held() for _ in spec.sides), books, combinations)
+
+
+def state_bytes(state: State) -> int:
+    """Bytes of the tuples that windows still to answer can need now."""
+    spec, total = state.plan.spec, 0
+    for side, held in enumerate(state.sides):
+        tuples = held.needed(int(state.plan.needed_from_us[side][state.next_window]))
+        if tuples is not None:
+            total += bytes_held(spec, side, tuples, state.books, state.combinations[side_slots(spec, side)])
+    return total
+
+
+def saved_schema(spec: Spec) -> pa.Schema:
+    """The columns of a saved state."""
+    fields = {field.name: field for side in range(len(spec.sides)) for field in held_schema(spec, side)}
+    return pa.schema([pa.field("side", pa.int8()), *fields.values()])
+
+
+def absorbed(state: State, table: pa.Table) -> State:
+    """The state with more tuples, in order of arrival, but for those that come too late for any window."""
+    if table.num_rows == 0:
+        return state
+    plan, first = state.plan, state.next_window
+    books, combinations, parts = encoded(plan.spec, table, state.books, state.combinations)
+    sides = tuple(
+        held.with_fresh(without_the_late(part, plan.schedule.emit_us[first:], needed_from_us[first:]))
+        for held, part, needed_from_us in zip(state.sides, parts, plan.needed_from_us, strict=True)
+    )
+    return replace(state, books=books, combinations=combinations, sides=sides)
+
+
+def with_few_codes(state: State) -> State:
+    """The state without the codes that no tuple has, if they have become many."""
+    if _codes(state) <= 2 * state.codes_kept + sum(map(len, state.sides)) // 8 + SPARE_CODES:
+        return state
+    slots = [side_slots(state.plan.spec, side) for side in range(len(state.sides))]
+    sides, books, combinations, code_of, value_of = renamed(state.sides, slots, state.books, state.combinations)
+    totals = {}
+    for chain, (last, running) in state.totals.items():
+        counts = [combinations[own].count(books) for own in slots]
+        moved = tuple(r.renamed(new, count, value_of) for r, new, count in zip(running, code_of, counts, strict=True))
+        totals[chain] = (last, moved)
+    fewer = replace(state, sides=tuple(sides), books=books, combinations=combinations, totals=totals)
+    return replace(fewer, codes_kept=_codes(fewer))
+
+
+def _codes(state: State) -> int:
+    return sum(map(len, state.books.values())) + sum(len(b) for c in state.combinations.values() for b in c.books)

@@ -1,0 +1,68 @@
+"""What a tuple is reckoned to weigh, against what the operators really hold."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as F
+from tests.oracle.command import ROOT
+
+from tidegate.declarations import load_pipeline
+from tidegate.declarations.models import Pipeline, to_us
+from tidegate.declarations.tables import schema
+from tidegate.hosts.planner import tuple_bytes
+from tidegate.hosts.queries import answer
+from tidegate.operators.schedule import Schedule
+
+pytestmark = pytest.mark.spark
+
+START = datetime(2013, 2, 8, tzinfo=UTC)
+TUPLES = 300
+
+
+@pytest.fixture(scope="module")
+def pipeline() -> Pipeline:
+    return load_pipeline(ROOT / "dags" / "pipelines" / "flights")
+
+
+def tuples(pipeline: Pipeline, stream: str) -> pa.Table:
+    """Tuples within two hours, one in ten values missing, strings of all lengths."""
+    random = np.random.default_rng(7)
+    columns = {}
+    for field in schema(pipeline, f"events_{stream}"):
+        if field.name == "event_id":
+            values = [f"{stream}-{i}" for i in range(TUPLES)]
+        elif pa.types.is_timestamp(field.type):
+            values = [START + timedelta(seconds=int(s)) for s in np.sort(random.integers(0, 7000, TUPLES))]
+        elif pa.types.is_string(field.type):
+            values = ["ä" * int(n) for n in random.integers(1, 5, TUPLES)]
+        else:
+            values = random.integers(0, 40, TUPLES).tolist()
+        missing = random.random(TUPLES) < 0.1
+        if field.name not in ("event_id", "event_time", "arrival_time"):
+            values = [None if gone else value for value, gone in zip(values, missing, strict=True)]
+        columns[field.name] = pa.array(values, field.type)
+    return pa.table(columns)
+
+
+def test_operators_hold_no_more_than_tuples_are_reckoned_to_weigh(spark, pipeline):
+    frames = {s.name: spark.createDataFrame(tuples(pipeline, s.name)) for s in pipeline.streams}
+    weighed = {
+        s.name: frames[s.name].agg(F.sum(tuple_bytes(pipeline, s)).alias("bytes")).collect()[0]["bytes"]
+        for s in pipeline.streams
+    }
+    end_us = to_us(START + timedelta(hours=2))
+    held = 0
+    for query in pipeline.queries:
+        # One window that holds everything: whatever passes the predicates is in the operator's state at its answer.
+        ranges_us = {w.alias: 2 * 3_600_000_000 for w in query.windows}
+        schedule = Schedule.from_ticks(np.array([end_us]), 0, ranges_us)
+        answered = answer(spark, query, schedule, np.ones(1), frames, 1, 2 * 3_600_000_000)
+        answered.frame.collect()
+        assert answered.peak_state_bytes > 0
+        held += answered.peak_state_bytes
+    # A column of n values rounds its bits of validity up to bytes once, a tuple's weight once a tuple.
+    assert held <= sum(weighed.values())
