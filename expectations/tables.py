@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -59,7 +59,7 @@ class Cached:
 
     tables: Tables
     _parts: dict[tuple[str, str], pa.Table] = field(default_factory=dict)
-    _slacks: dict[str, list[tuple[str, int, int]]] = field(default_factory=dict)
+    _steps: dict[tuple[str, str], list[tuple[str, int, Any]]] = field(default_factory=dict)
     _first_arrivals: dict[tuple[str, str], datetime | None] = field(default_factory=dict)
 
     def part(self, table: str, label: str) -> pa.Table:
@@ -71,12 +71,13 @@ class Cached:
             self._parts[key] = self.tables.read_arrow(table, [label])
         return self._parts[key]
 
-    def slacks(self, label: str) -> list[tuple[str, int, int]]:
-        """(query, effective from, K) of one partition of ``slack_plan``, in microseconds."""
-        if label not in self._slacks:
-            rows = self.part("slack_plan", label).select(["query", "effective_from", "slack_s"]).to_pylist()
-            self._slacks[label] = [(r["query"], to_us(r["effective_from"]), round(r["slack_s"] * 1e6)) for r in rows]
-        return self._slacks[label]
+    def steps(self, table: str, label: str) -> list[tuple[str, int, Any]]:
+        """(query, effective from, what is in effect) of one partition of ``slack_plan`` or ``query_plan``, in µs."""
+        if (table, label) not in self._steps:
+            of = _slot_step if table == "query_plan" else _slack_step
+            rows = self.part(table, label).to_pylist()
+            self._steps[table, label] = [(r["query"], to_us(r["effective_from"]), of(r)) for r in rows]
+        return self._steps[table, label]
 
     def first_arrival(self, stream: str, until: str, length: timedelta) -> datetime | None:
         """When the stream's first tuple arrived, as far back as the intervals up to ``until`` go without a gap."""
@@ -93,6 +94,15 @@ class Cached:
             if self._first_arrivals[key] is not None:
                 return self._first_arrivals[key]
         return None
+
+
+def _slack_step(row: dict[str, Any]) -> int:
+    return round(row["slack_s"] * 1e6)
+
+
+def _slot_step(row: dict[str, Any]) -> tuple[int | None, int | None, int | None]:
+    slot_end, extra = (None if row[name] is None else to_us(row[name]) for name in ("slot_end", "extra_answer"))
+    return slot_end, None if row["period_s"] is None else round(row["period_s"] * 1e6), extra
 
 
 @dataclass(frozen=True)

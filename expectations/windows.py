@@ -1,11 +1,13 @@
 """Which windows had to be answered, or had to become final, in an interval.
 
-Derived anew from the declaration and the slack plans, so that an application that leaves windows out cannot hide it.
+Derived anew from the declaration and the effective-dated plans, so that an application that leaves windows out cannot
+hide it.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from expectations.tables import Case
 from tidegate.declarations.models import Query, to_us
@@ -17,30 +19,63 @@ def always_answers(query: Query) -> bool:
 
 
 def due_answers(case: Case, query: Query) -> frozenset[int]:
-    """Ends (µs since 1970) of the windows whose emission, end + K in effect at the end, lies in the interval."""
+    """Ends (µs since 1970) of the windows whose instant of emission lies in the interval."""
     begin, end = to_us(case.interval.start), to_us(case.interval.end)
-    earliest = begin - case.pipeline.horizon_s * 1_000_000
-    slacks = _slacks(case, query, earliest)
-    due = []
-    for tick in _asked(case, query, earliest, end):
-        slack = next((slack for from_us, slack in reversed(slacks) if from_us <= tick), None)
-        if slack is None:
-            # A query that promises nothing waits for nothing.
-            slack = 0 if query.promised is None else case.pipeline.initial_slack_s * 1_000_000
-        if begin <= tick + slack < end:
-            due.append(tick)
-    return frozenset(due)
+    return frozenset(window for window, at in _emissions(case, query, begin, end).items() if begin <= at < end)
 
 
-def due_truth(case: Case, query: Query) -> frozenset[int]:
-    """Ends of the windows that became final (end + horizon) in the interval."""
+def due_truth(case: Case, query: Query) -> tuple[frozenset[int], frozenset[int]]:
+    """Ends of the windows that became final (end + horizon) in the interval: of all ticks; with answered slots'."""
     horizon = case.pipeline.horizon_s * 1_000_000
-    return frozenset(_asked(case, query, to_us(case.interval.start) - horizon, to_us(case.interval.end) - horizon))
+    begin, end = to_us(case.interval.start) - horizon, to_us(case.interval.end) - horizon
+    answered = _emissions(case, query, begin, to_us(case.interval.end) + case.pipeline.tick_s * 1_000_000)
+    slots = (window for window in answered if begin <= window < end)
+    ticks = frozenset(_asked(case, query, begin, end, round(query.every_s * 1_000_000)))
+    return ticks, ticks.union(slots)
 
 
-def _asked(case: Case, query: Query, begin: int, end: int) -> list[int]:
-    """Ticks in [begin, end) at which the query is asked: within its DURATION, after the first arrival on a stream."""
-    pipeline, every = case.pipeline, round(query.every_s * 1_000_000)
+def _emissions(case: Case, query: Query, begin: int, end: int) -> dict[int, int]:
+    """Window end → when it is answered first, for the instants in [begin, end), and for some before.
+
+    Under a regular plan windows end at multiples of EVERY and are answered K later; under a plan of level C at the ends
+    of its slots, and the windows end K (in whole ticks) before. A plan reigns over (its own instant, the next one's].
+    """
+    pipeline, tick = case.pipeline, case.pipeline.tick_s * 1_000_000
+    earliest = begin - pipeline.horizon_s * 1_000_000 - tick
+    slacks = _steps(case, query, "slack_plan", earliest - pipeline.horizon_s * 1_000_000)
+    plans = _steps(case, query, "query_plan", earliest) or [(earliest, (None, None, None))]
+
+    def waits(at: int) -> int:
+        known = next((slack for from_us, slack in reversed(slacks) if from_us <= at), None)
+        if known is not None:
+            return known
+        # A query that promises nothing waits for nothing.
+        return 0 if query.promised is None else pipeline.initial_slack_s * 1_000_000
+
+    asked = set(_asked(case, query, earliest - pipeline.horizon_s * 1_000_000, end, tick))
+    every = round(query.every_s * 1_000_000)
+    offered = [(window, window + waits(window)) for window in asked if window % every == 0]
+    given: dict[int, int] = {}
+    for index, (from_us, (slot_end, period, extra)) in enumerate(plans):
+        until = min(plans[index + 1][0] if index + 1 < len(plans) else end, end - 1)
+        # Before the first plan nothing had arrived.
+        first = from_us if index else -(2**62)
+        found = [(window, at) for window, at in offered if period is None and first < at <= until]
+        at = [] if extra is None or extra > until else [extra]
+        if slot_end is not None and period is not None:
+            turns = max(0, (max(from_us, earliest) - slot_end) // period + 1)
+            at += range(slot_end + turns * period, until + 1, period)
+        # What a new K changes at an instant is not in effect yet for the answer of that instant.
+        found += [(t - -(-waits(t - 1) // tick) * tick, t) for t in at]
+        for window, t in found:
+            if window in asked and t >= earliest:
+                given[window] = min(t, given.get(window, t))
+    return given
+
+
+def _asked(case: Case, query: Query, begin: int, end: int, every: int) -> list[int]:
+    """Multiples of ``every`` in [begin, end) at which the query is asked: within DURATION, after the first arrival."""
+    pipeline = case.pipeline
     length, tick = timedelta(seconds=pipeline.interval_s), pipeline.tick_s * 1_000_000
     arrivals = [case.cached.first_arrival(stream, case.interval.label, length) for stream in query.streams]
     began = [to_us(first) // tick * tick + tick for first in arrivals if first is not None]
@@ -51,15 +86,19 @@ def _asked(case: Case, query: Query, begin: int, end: int) -> list[int]:
     return list(range(-(-first // every) * every, last, every))
 
 
-def _slacks(case: Case, query: Query, until_us: int) -> list[tuple[int, int]]:
-    """(effective from, K) in µs, ascending; reaches back to the plan in effect at ``until_us``, if there is one."""
-    found: list[tuple[int, int]] = []
-    for label in reversed(case.cached.tables.labels("slack_plan")):
-        if label >= case.interval.label:
+def _steps(case: Case, query: Query, table: str, until_us: int) -> list[tuple[int, Any]]:
+    """(effective from, what is in effect), ascending; reaches back to what was in effect at ``until_us``, if any was.
+
+    Of ``slack_plan`` K; of ``query_plan`` slot end, period and extra answer, None where there is none. All in µs.
+    """
+    found: list[tuple[int, Any]] = []
+    if table == "slack_plan" and query.promised is None:
+        return found
+    for label in reversed(case.cached.tables.labels(table)):
+        # A slack that is learnt in an interval takes effect at its end, a plan within it.
+        if label > case.interval.label or (label == case.interval.label and table == "slack_plan"):
             continue
-        steps = [step for step in case.cached.slacks(label) if step[0] == query.id]
-        found += [(from_us, slack_us) for _, from_us, slack_us in steps]
-        # Every interval has a row a promised query: one without says that there will be none further back.
-        if not steps or any(from_us <= until_us for _, from_us, _ in steps):
+        found += [(at, step) for owner, at, step in case.cached.steps(table, label) if owner == query.id]
+        if any(at <= until_us for at, _ in found):
             break
-    return sorted(found)
+    return sorted(found, key=lambda step: step[0])

@@ -65,15 +65,16 @@ def _stages(case: Case) -> Iterator[dict[str, object]]:
 
 def _windows(case: Case) -> Iterator[dict[str, object]]:
     for query in case.pipeline.queries:
-        yield _row(case, query, f"answers_{query.id}", due_answers(case, query))
-        yield _row(case, query, f"truth_{query.id}", due_truth(case, query))
+        answers = due_answers(case, query)
+        yield _row(case, query, f"answers_{query.id}", answers, answers)
+        yield _row(case, query, f"truth_{query.id}", *due_truth(case, query))
 
 
-def _row(case: Case, query: Query, table: str, due: frozenset[int]) -> dict[str, object]:
+def _row(case: Case, query: Query, table: str, due: frozenset[int], allowed: frozenset[int]) -> dict[str, object]:
     ends = set(pc.unique(case.read(table, ["window_end"])["window_end"].cast(pa.int64())).to_pylist()) - {None}
     # Where a window may have no rows at all, only those that should not be there can be told.
     required = due if always_answers(query) else frozenset()
-    missing, strange = sorted(required - ends), sorted(ends - due)
+    missing, strange = sorted(required - ends), sorted(ends - allowed)
     first = (missing or strange or [None])[0]
     return {
         "table": table,

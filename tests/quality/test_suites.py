@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -14,7 +14,10 @@ from expectations.results import failures, sentence
 from expectations.site import suite_of
 from expectations.suites import SUITES
 from expectations.suites.suite import Suite
+from expectations.tables import Cached, Case
+from expectations.windows import due_answers, due_truth
 
+from tidegate.declarations.models import to_us
 from tidegate.hosts.warehouse import Warehouse
 
 from .good_warehouse import START, Row, intervals, replace_rows
@@ -439,6 +442,34 @@ def test_pipeline_without_history_and_promises_is_in_order(good: Warehouse) -> N
     plain = good.pipeline.model_copy(update={"streams": streams, "queries": (good.pipeline.query("by_origin"),)})
     result = next(Checkpoint(plain, Warehouse(good.root, plain)).run(intervals(plain)[-1:]))
     assert [sentence(row) for row in result.rows if not row["success"] and row["table"] != "accuracy"] == []
+
+
+def test_windows_of_level_c_are_due_at_the_ends_of_their_slots(spoilt: Warehouse) -> None:
+    """K is half an hour: slots that end at :15 and :40 answer the windows of :45 and :10, a regular plan those of :30."""
+
+    def at(hour: int, minute: int) -> datetime:
+        return START + timedelta(hours=hour, minutes=minute)
+
+    swinging = {"query": "total", "support_level": "C", "tolerable_s": [("departures", 900.0)]}
+    regular = {"query": "total", "support_level": "A", "tolerable_s": [("departures", 900.0)]}
+    for hour in (5, 7):
+        rows = [
+            {**swinging, "effective_from": at(hour, 5), "slot_end": at(hour, 15), "period_s": 1500.0},
+            {**regular, "effective_from": at(hour, 40), "extra_answer": at(hour, 50)},
+        ]
+        replace_rows(spoilt, "query_plan", f"2013-02-08T0{hour}", rows)
+    case = Case(spoilt.pipeline, intervals(spoilt.pipeline)[-1], Cached(spoilt))
+    total = spoilt.pipeline.query("total")
+    assert due_answers(case, total) == {to_us(at(6, 30)), to_us(at(6, 45)), to_us(at(7, 10)), to_us(at(7, 20))}
+    ticks, allowed = due_truth(case, total)
+    assert ticks == {to_us(at(5, minute)) for minute in range(0, 60, 10)}
+    # Slots of 5:15 and 5:40 answered 4:45 and 5:10; the one of 5:10 is a tick's window, and 4:45 was final before.
+    assert allowed == ticks
+    replace_rows(
+        spoilt, "query_plan", "2013-02-08T05", [{**rows[0], "effective_from": at(5, 20), "slot_end": at(5, 35)}]
+    )
+    case = Case(spoilt.pipeline, intervals(spoilt.pipeline)[-1], Cached(spoilt))
+    assert due_truth(case, total) == (ticks, ticks | {to_us(at(5, 5)), to_us(at(5, 55))})
 
 
 def test_suites_have_names_of_their_own() -> None:

@@ -258,7 +258,8 @@ def _truth_order(query: Query) -> list[tuple[str, str]]:
 def judge(context: RunContext, intervals: Sequence[Interval]) -> None:
     """Write the accuracy of the windows that became final, from the answers given then and the truth known now."""
     pipeline, warehouse = context.pipeline, context.warehouse
-    plans = PlanHistory.load(warehouse, intervals[0].start_us - 2 * pipeline.horizon_s * 1_000_000)
+    looks_back_s = 2 * pipeline.horizon_s + pipeline.tick_s
+    plans = PlanHistory.load(warehouse, intervals[0].start_us - looks_back_s * 1_000_000)
     slacks = SlackHistory.load(warehouse, intervals)
     with context.stage(STAGE, intervals) as stage:
         rows: list[dict[str, Any]] = []

@@ -82,6 +82,19 @@ class PlanHistory:
         Under a regular row windows end at multiples of EVERY and are answered K later; under a row of level C they are
         answered at the ends of the query's slots, and end K (whole ticks) before. A window is answered once.
         """
+        tick_us = self.pipeline.tick_s * 1_000_000
+        longest_us = self.pipeline.horizon_s * 1_000_000 + tick_us
+        # Whether a window was answered before the range began has to be known too: none waits longer.
+        given = self._offered(query, slacks, start_us - longest_us, end_us)
+        earliest = np.lexsort((given.emit_us, given.window_end_us))
+        ends_us = given.window_end_us[earliest]
+        first = np.append(True, ends_us[1:] != ends_us[:-1])[: len(ends_us)]
+        kept = earliest[first & (given.emit_us[earliest] >= start_us)]
+        kept = kept[np.lexsort((given.window_end_us[kept], given.emit_us[kept]))]
+        return Emissions(given.window_end_us[kept], given.emit_us[kept], given.row[kept])
+
+    def _offered(self, query: Query, slacks: SlackHistory, start_us: int, end_us: int) -> Emissions:
+        """Every instant in [start, end) at which a window is answered, or would be had it not been before."""
         rows = self.query_rows[query.id]
         longest_us = self.pipeline.horizon_s * 1_000_000
         starts_us = np.array([row.effective_from_us for row in rows], dtype=np.int64)
@@ -106,14 +119,7 @@ class PlanHistory:
             found.append((at_us - waited_us, at_us, np.full(len(at_us), index)))
         ends, emits, reigns = (np.concatenate(columns) for columns in zip(*found, strict=True))
         kept = self._asked(query, ends) & (emits >= start_us) & (emits < end_us)
-        ends, emits, reigns = ends[kept], emits[kept], reigns[kept]
-        earliest = np.lexsort((emits, ends))
-        ends, emits, reigns = ends[earliest], emits[earliest], reigns[earliest]
-        once = np.ones(len(ends), dtype=bool)
-        once[1:] = ends[1:] != ends[:-1]
-        ends, emits, reigns = ends[once], emits[once], reigns[once]
-        order = np.lexsort((ends, emits))
-        return Emissions(ends[order], emits[order], reigns[order])
+        return Emissions(ends[kept], emits[kept], reigns[kept])
 
     def active(self, query: Query, ends_us: Int64s) -> Int64s:
         """Those window ends at which the query is asked: within its DURATION, and after its streams began."""

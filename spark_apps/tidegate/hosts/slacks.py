@@ -29,7 +29,7 @@ class SlackHistory:
         take a tick. A plan written for an interval is in effect from its end.
         """
         pipeline = warehouse.pipeline
-        oldest_us = intervals[0].start_us - 2 * pipeline.horizon_s * 1_000_000
+        oldest_us = intervals[0].start_us - (2 * pipeline.horizon_s + pipeline.tick_s) * 1_000_000
         oldest = interval_holding(pipeline, oldest_us).label
         known = [label for label in warehouse.labels("slack_plan") if label < intervals[-1].label]
         before = [label for label in known if label < oldest][-1:]
