@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -15,6 +16,7 @@ from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Pipeline, Query, to_us
 from tidegate.declarations.tables import schema
 from tidegate.hosts.queries import aggregate_spec, answer, top_k_spec
+from tidegate.hosts.scan import EventFiles
 from tidegate.operators import join_aggregate, top_k
 from tidegate.operators.schedule import Schedule
 
@@ -103,10 +105,26 @@ def sorted_rows(rows: list[list[Any]]) -> list[list[Any]]:
     return sorted(rows, key=lambda row: [(value is None, str(value)) for value in row])
 
 
+def in_files(folder: Path, rows: pa.Table) -> EventFiles:
+    """The tuples in files of two, in order of arrival, as the warehouse has them one an interval."""
+    rows = rows.sort_by("arrival_time")
+    paths = []
+    for first in range(0, len(rows), 2):
+        paths.append(str(folder / f"{rows.schema.names[0]}-{len(list(folder.iterdir()))}.parquet"))
+        pq.write_table(rows.slice(first, 2), paths[-1])
+    return EventFiles(tuple(paths), rows.schema)
+
+
 @pytest.mark.spark
-def test_through_spark(spark, case, pipeline, schedule):
+@pytest.mark.parametrize("way", ["Spark reads", "one task reads"])
+def test_through_spark(spark, case, pipeline, schedule, way, tmp_path):
     query = pipeline.query("q")
-    events = {s.name: spark.createDataFrame(tuples(case, s.name, pipeline)) for s in pipeline.streams}
+    rows = {s.name: tuples(case, s.name, pipeline) for s in pipeline.streams}
+    if way == "Spark reads":
+        events = {name: spark.createDataFrame(table) for name, table in rows.items()}
+    else:
+        (tmp_path / "events").mkdir()
+        events = {name: in_files(tmp_path / "events", table) for name, table in rows.items()}
     answered = answer(spark, query, schedule, coverage(query, schedule), events, 2, us(1) - us(0))
     ends = {i: window[0] for i, window in enumerate(sorted(case["windows"], key=lambda w: (w[1], w[0])))}
     order = ["window_index", "rank"] if query.kind == "top_k" else ["window_index"]

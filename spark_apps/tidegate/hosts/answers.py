@@ -9,20 +9,22 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.tables import TIMESTAMP, WIDTHS
+from tidegate.hosts import queries
 from tidegate.hosts.context import RunContext, StageRun
 from tidegate.hosts.intervals import Interval, interval_holding
 from tidegate.hosts.plans import Emissions, PlanHistory
-from tidegate.hosts.queries import Answered, answer
+from tidegate.hosts.scan import EventFiles
 from tidegate.hosts.session import suit_to_size
 from tidegate.hosts.slacks import SlackHistory, require_calibrated
 from tidegate.operators.schedule import Int64s, Schedule
 
 # Jobs are short next to the time Spark takes to start one, so a few at once fill the cores.
 _QUERIES_AT_ONCE = 3
+# Up to so many tuples an interval one task a query reads and answers, at some millions a second.
+ROWS_OF_ONE_TASK = 100_000_000
 
 
 @dataclass(frozen=True)
@@ -87,47 +89,61 @@ def windows_of(query: Query, plans: PlanHistory, given: Emissions) -> Windows:
     )
 
 
-def read_events(context: RunContext, query: Query, schedule: Schedule) -> dict[str, DataFrame]:
-    """Stream → the tuples that the schedule's windows can need; UserError if an interval has not been ingested."""
+def one_task_reads(context: RunContext, query: Query) -> bool:
+    """Whether one task reads and answers the query, without a shuffle.
+
+    By the declared rates, not by what arrived: sums of doubles must not depend on how runs are cut into intervals.
+    """
+    pipeline = context.pipeline
+    rows = sum(pipeline.stream(name).rate for name in query.streams) * pipeline.interval_s
+    schemas = {name: context.warehouse.schema(f"events_{name}") for name in query.streams}
+    return rows <= ROWS_OF_ONE_TASK and not queries.only_spark_computes(query, schemas)
+
+
+def read_events(context: RunContext, query: Query, schedule: Schedule) -> dict[str, DataFrame | EventFiles]:
+    """Stream → the tuples that the schedule's windows can need, of the intervals that were ingested."""
     pipeline, warehouse = context.pipeline, context.warehouse
     newest = interval_holding(pipeline, int(schedule.emit_us.max())).label
-    frames = {}
+    by_task = one_task_reads(context, query)
+    events: dict[str, DataFrame | EventFiles] = {}
     for window in query.windows:
         stream = pipeline.stream(window.stream)
         lower_us = min(int(schedule.lower_us[w.alias].min()) for w in query.windows if w.stream == stream.name)
         oldest = interval_holding(pipeline, lower_us - stream.max_early_s * 1_000_000).label
         table = f"events_{stream.name}"
         labels = [label for label in warehouse.labels(table) if oldest <= label <= newest]
-        frames[stream.name] = warehouse.read_spark(context.spark, table, labels)
-    return frames
+        files = EventFiles(warehouse.files(table, labels), warehouse.schema(table))
+        events[stream.name] = files if by_task else files.frame(context.spark)
+    return events
 
 
-def answer_windows(context: RunContext, query: Query, schedule: Schedule, coverage: np.ndarray) -> Answered:
-    """The answers of a schedule's windows, from the warehouse's tuples."""
+def answer_windows(
+    context: RunContext, query: Query, schedule: Schedule, coverage: np.ndarray, about: pa.Table | None = None
+) -> queries.Answered:
+    """The answers of a schedule's windows, from the warehouse's tuples; see ``queries.answer``."""
     pipeline = context.pipeline
     events = read_events(context, query, schedule)
     tick_us = pipeline.tick_s * 1_000_000
-    return answer(context.spark, query, schedule, coverage, events, pipeline.partitions, tick_us)
+    return queries.answer(context.spark, query, schedule, coverage, events, pipeline.partitions, tick_us, about)
 
 
-def write_answers(
-    context: RunContext, stage: StageRun, queries: Sequence[Query], intervals: Sequence[Interval]
-) -> None:
-    """Answer the queries' windows that are emitted in the intervals, and put the answers into their tables."""
+def write_answers(context: RunContext, stage: StageRun, asked: Sequence[Query], intervals: Sequence[Interval]) -> None:
+    """Answer the asked queries' windows that are emitted in the intervals, and put the answers into their tables."""
     pipeline, warehouse = context.pipeline, context.warehouse
     labels = [interval.label for interval in intervals]
     warehouse.require("window_plan", labels, "ingest")
-    plans = PlanHistory.load(warehouse, intervals[0].start_us - pipeline.horizon_s * 1_000_000)
-    if any(query.promised is not None for query in queries):
+    plans = PlanHistory.load(warehouse, intervals[0].start_us - (pipeline.horizon_s + pipeline.tick_s) * 1_000_000)
+    if any(query.promised is not None for query in asked):
         require_calibrated(context, intervals)
     slacks = SlackHistory.load(warehouse, intervals)
     rows_in = {
         (s, interval): warehouse.rows(f"events_{s}", interval.label)
-        for s in {s for q in queries for s in q.streams}
+        for s in {s for q in asked for s in q.streams}
         for interval in intervals
     }
 
-    suit_to_size(context.spark, sum(rows_in.values()))
+    through_spark = {s for q in asked if not one_task_reads(context, q) for s in q.streams}
+    suit_to_size(context.spark, sum(rows for (stream, _), rows in rows_in.items() if stream in through_spark))
 
     def one(query: Query) -> str:
         table = f"answers_{query.id}"
@@ -138,10 +154,9 @@ def write_answers(
             for interval in intervals:
                 stage.commit.put_arrow(table, interval, warehouse.schema(table).empty_table())
         else:
-            answered = answer_windows(context, query, windows.schedule, windows.coverage)
-            about = context.spark.createDataFrame(windows.as_arrow(pipeline))
-            frame = answered.frame.join(F.broadcast(about), "window_index")
-            counts = stage.commit.put_spark(table, frame, intervals, sort_columns(query))
+            about = windows.as_arrow(pipeline)
+            answered = answer_windows(context, query, windows.schedule, windows.coverage, about)
+            counts = stage.commit.put_spark(table, answered.frame, intervals, sort_columns(query))
             peak = answered.peak_state_bytes
         for interval in intervals:
             read = sum(rows_in[s, interval] for s in query.streams)
@@ -149,7 +164,7 @@ def write_answers(
         return f"{query.id}: {0 if windows is None else len(windows.schedule)} windows, {sum(counts.values())} rows"
 
     with ThreadPoolExecutor(max_workers=_QUERIES_AT_ONCE) as threads:
-        for done in threads.map(one, queries):
+        for done in threads.map(one, asked):
             context.progress(f"{stage.stage}: {done}")
 
 

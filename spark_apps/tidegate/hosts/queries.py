@@ -1,18 +1,20 @@
-"""Queries on Spark: tuples to hash partitions, partitions through an operator, partial answers to answers.
+"""Queries on Spark: tuples through an operator, partial answers to answers.
 
-Per alias, Spark prunes partitions and columns, filters, and computes the slots; the aliases' tuples are hashed by a
-shared join key, sorted by arrival, and streamed as Arrow batches through the operator (``mapInArrow``), which holds
-only what its windows need. Partial answers are combined by Spark.
+There are two ways to the operator, with the same answers. Where the tuples are in the warehouse's files and pyarrow
+computes what the query asks of them as Spark does, one task reads the files itself (``scan``). Else Spark prunes
+partitions and columns, filters, and computes the slots; the aliases' tuples are hashed by a shared join key, sorted by
+arrival, and streamed as Arrow batches through the operator (``mapInArrow``). Either way it holds only what its windows
+need. Partial answers are combined by Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from pyspark import AccumulatorParam, TaskContext
+import pyarrow.compute as pc
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -20,6 +22,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from tidegate.declarations.models import Aggregate, Query
 from tidegate.declarations.tables import ARROW_TYPES
+from tidegate.hosts import scan, tasks
+from tidegate.hosts.expressions import as_arrow
 from tidegate.operators import join_aggregate, top_k
 from tidegate.operators.schedule import Schedule
 
@@ -32,18 +36,6 @@ SPARK_TYPES = {
     "timestamp": "timestamp",
     "date": "date",
 }
-
-
-class _PeakPerPartition(AccumulatorParam):
-    """Partition → largest number reported; a task that runs twice counts once."""
-
-    def zero(self, value: dict[int, int]) -> dict[int, int]:
-        return {}
-
-    def addInPlace(self, value1: dict[int, int], value2: dict[int, int]) -> dict[int, int]:
-        for partition, number in value2.items():
-            value1[partition] = max(value1.get(partition, 0), number)
-        return value1
 
 
 @dataclass(frozen=True)
@@ -65,32 +57,50 @@ def answer(
     query: Query,
     schedule: Schedule,
     coverage: np.ndarray,
-    events: Mapping[str, DataFrame],
+    events: Mapping[str, DataFrame | scan.EventFiles],
     partitions: int,
     pane_us: int,
+    about: pa.Table | None = None,
 ) -> Answered:
     """Answer the schedule's windows from the tuples of each stream.
 
     Args:
         schedule: which windows, when, from which event times on; not empty.
         coverage: float64[n], share of the ranges that each window holds; COUNT and SUM are divided by it.
-        events: stream → its tuples (``events_<stream>`` columns).
+        events: stream → its tuples (``events_<stream>`` columns), as files where one task may read them.
         partitions: how many hash partitions a shared key is spread over.
         pane_us: the pipeline's tick, which divides every bound of the schedule.
+        about: a row a window; its columns come along with each of the window's answers.
     """
-    peaks = spark.sparkContext.accumulator({}, _PeakPerPartition())
+    about = pa.table({"window_index": np.arange(len(schedule))}) if about is None else about
+    peaks = spark.sparkContext.accumulator({}, tasks.PeakPerPartition())
     if query.kind == "top_k":
-        return Answered(_top_k(query, schedule, events, partitions, pane_us, peaks), peaks)
-    return Answered(_aggregate(spark, query, schedule, coverage, events, partitions, peaks), peaks)
+        return Answered(_top_k(spark, query, schedule, events, partitions, pane_us, about, peaks), peaks)
+    return Answered(_aggregate(spark, query, schedule, coverage, events, partitions, about, peaks), peaks)
 
 
-def _tuples(query: Query, alias: str, stream: str, schedule: Schedule, frame: DataFrame) -> DataFrame:
-    """The tuples of one alias that any window can need, with their two clocks in microseconds."""
-    first_us, end_us = int(schedule.lower_us[alias].min()), int(schedule.window_end_us.max())
+def _bounds_us(schedule: Schedule, alias: str) -> tuple[int, int, int]:
+    """Of the tuples of an alias that any window can need: least event time, end of event time, last arrival."""
     # An open end: a stream without a lower bound has no instant to compare with.
+    first_us = max(int(schedule.lower_us[alias].min()), -(2**55))
+    return first_us, int(schedule.window_end_us.max()), int(schedule.emit_us.max())
+
+
+def _tuples(
+    spark: SparkSession,
+    query: Query,
+    alias: str,
+    stream: str,
+    schedule: Schedule,
+    events: Mapping[str, DataFrame | scan.EventFiles],
+) -> DataFrame:
+    """The tuples of one alias that any window can need, with their two clocks in microseconds."""
+    first_us, end_us, last_us = _bounds_us(schedule, alias)
+    own = events[stream]
+    frame = own.frame(spark) if isinstance(own, scan.EventFiles) else own
     kept = frame.where(F.col("event_time") < F.timestamp_micros(F.lit(end_us)))
-    kept = kept.where(F.col("event_time") >= F.timestamp_micros(F.lit(max(first_us, -(2**55)))))
-    kept = kept.where(F.col("arrival_time") <= F.timestamp_micros(F.lit(int(schedule.emit_us.max()))))
+    kept = kept.where(F.col("event_time") >= F.timestamp_micros(F.lit(first_us)))
+    kept = kept.where(F.col("arrival_time") <= F.timestamp_micros(F.lit(last_us)))
     if query.predicates.get(alias):
         kept = kept.where(F.expr(query.predicates[alias]))
     event_us = F.unix_micros("event_time")
@@ -103,39 +113,40 @@ def _aggregate(
     query: Query,
     schedule: Schedule,
     coverage: np.ndarray,
-    events: Mapping[str, DataFrame],
+    events: Mapping[str, DataFrame | scan.EventFiles],
     partitions: int,
+    about: pa.Table,
     peaks: object,
 ) -> DataFrame:
     spec = aggregate_spec(query)
-    sides = [
-        _side(query, index, spec, _tuples(query, w.alias, w.stream, schedule, events[w.stream]))
-        for index, w in enumerate(query.windows)
-    ]
-    together = sides[0]
-    for side in sides[1:]:
-        together = together.unionByName(side)
-    shared = [c for c in spec.classes if all(c in side.classes for side in spec.sides)]
-    keys = shared or (list(spec.groups) if len(query.windows) == 1 else [])
-    spread = together.repartition(partitions, *keys) if keys else together.coalesce(1)
-    partials = spread.sortWithinPartitions("arrival_us").mapInArrow(
-        _through(join_aggregate, spec, schedule, peaks, join_aggregate.rebatched),
-        _spark_schema(spec.output_schema, bucket=True),
-    )
-    combined = _combined(partials, spec, query)
-    windows = spark.createDataFrame(
-        pa.table({"window_index": np.arange(len(schedule)), "_coverage": np.asarray(coverage, dtype=np.float64)})
-    )
-    if query.group_by:
-        joined = combined.join(F.broadcast(windows), "window_index")
+    windows = about.append_column("_coverage", pa.array(coverage, pa.float64()))
+    scans = _scans(query, schedule, events)
+    if scans is not None:
+        feed, finished = tasks.reading(scans, spec.input_schema), tasks.telling(windows, not query.group_by)
+        through = tasks.through(join_aggregate, spec, schedule, peaks, feed, finished)
+        told = spark.range(0, 1, 1, 1).mapInArrow(through, _told_schema(spec.output_schema, windows))
     else:
-        joined = windows.join(combined, "window_index", "left")
+        sides = [
+            _side(query, index, spec, _tuples(spark, query, w.alias, w.stream, schedule, events))
+            for index, w in enumerate(query.windows)
+        ]
+        together = sides[0]
+        for side in sides[1:]:
+            together = together.unionByName(side)
+        shared = [c for c in spec.classes if all(c in side.classes for side in spec.sides)]
+        keys = shared or (list(spec.groups) if len(query.windows) == 1 else [])
+        spread = together.repartition(partitions, *keys) if keys else together.coalesce(1)
+        through = tasks.through(join_aggregate, spec, schedule, peaks, join_aggregate.rebatched)
+        partials = spread.sortWithinPartitions("arrival_us").mapInArrow(through, _partial_schema(spec.output_schema))
+        combined, each = _combined(partials, spec, query), F.broadcast(spark.createDataFrame(windows))
+        told = each.join(combined, "window_index", "inner" if query.group_by else "left")
     slots = {a.slot: _value(a) for a in query.aggregates}
-    valued = joined.select("window_index", *(g.slot for g in query.group_by), *(c.alias(s) for s, c in slots.items()))
+    groups = (g.slot for g in query.group_by)
+    valued = told.select(*about.column_names, *groups, *(c.alias(s) for s, c in slots.items()))
     if query.having:
         valued = valued.where(F.expr(query.having))
     outputs = (F.expr(o.expression).cast(SPARK_TYPES[o.type]).alias(o.name) for o in query.outputs)
-    return valued.select("window_index", *outputs)
+    return valued.select(*about.column_names, *outputs)
 
 
 def aggregate_spec(query: Query) -> join_aggregate.Spec:
@@ -164,8 +175,7 @@ def _measured_type(aggregate: Aggregate) -> pa.DataType:
 
 def _side(query: Query, index: int, spec: join_aggregate.Spec, tuples: DataFrame) -> DataFrame:
     alias = query.windows[index].alias
-    for join in query.join_classes:
-        own = [c for a, c in join.columns if a == alias]
+    for own in _own_columns(query, alias):
         for other in own[1:]:
             tuples = tuples.where(F.col(f"`{own[0]}`") == F.col(f"`{other}`"))
     slots = _side_slots(query, alias)
@@ -200,6 +210,93 @@ def _side_slots(query: Query, alias: str) -> dict[str, SparkColumn]:
     return slots
 
 
+def only_spark_computes(query: Query, schemas: Mapping[str, pa.Schema]) -> list[str]:
+    """The expressions for which it must be Spark that reads the query's tuples; without any, one task reads the files.
+
+    ``schemas``: stream → the tuples' columns.
+    """
+    return [
+        sql
+        for window in query.windows
+        for _, sql, kind in _asked(query, window.alias)
+        if as_arrow(sql, schemas[window.stream], kind) is None
+    ]
+
+
+def _scans(
+    query: Query, schedule: Schedule, events: Mapping[str, DataFrame | scan.EventFiles]
+) -> list[scan.Side] | None:
+    """What one task that reads the files itself has to read, an entry an alias; None if it must be Spark that reads."""
+    sides = []
+    for index, window in enumerate(query.windows):
+        files = events[window.stream]
+        if not isinstance(files, scan.EventFiles):
+            return None
+        asked = _arrow_side(query, window.alias, files.schema)
+        if asked is None:
+            return None
+        conditions, columns = asked
+        first, end, last = (
+            pa.scalar(us, pa.int64()).cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
+            for us in _bounds_us(schedule, window.alias)
+        )
+        kept = (pc.field("event_time") >= first) & (pc.field("event_time") < end) & (pc.field("arrival_time") <= last)
+        for condition in conditions:
+            kept = kept & condition
+        sides.append(scan.Side(files, kept, columns, {"side": pa.scalar(index, pa.int8())}))
+    return sides
+
+
+def _arrow_side(
+    query: Query, alias: str, schema: pa.Schema
+) -> tuple[list[pc.Expression], dict[str, pc.Expression]] | None:
+    """What an alias' tuples must satisfy, and their slots' values; None if pyarrow computes otherwise than Spark."""
+    counted = {a.slot for a in query.aggregates if a.function == "count"}
+    conditions: list[pc.Expression] = []
+    slots: dict[str, pc.Expression] = {}
+    for slot, sql, kind in _asked(query, alias):
+        value = as_arrow(sql, schema, kind)
+        if value is None:
+            return None
+        if slot is None:
+            conditions.append(value)
+        else:
+            slots[slot] = _true_or_null(value) if slot in counted else value
+    return conditions, slots
+
+
+def _asked(query: Query, alias: str) -> list[tuple[str | None, str, pa.DataType | None]]:
+    """(slot, SQL, type) of all that is computed from an alias' tuples; conditions have no slot.
+
+    The same as ``_tuples``, ``_side_slots`` and ``_top_k_slots`` ask of Spark.
+    """
+    asked: list[tuple[str | None, str, pa.DataType | None]] = []
+    if query.predicates.get(alias):
+        asked.append((None, query.predicates[alias], pa.bool_()))
+    if query.kind == "top_k":
+        asked += [(o.slot, o.expression, ARROW_TYPES[o.type]) for o in query.order_by]
+        asked += [(f"p{i}", o.expression, ARROW_TYPES[o.type]) for i, o in enumerate(query.outputs)]
+        return [*asked, ("event_id", "`event_id`", pa.string())]
+    for join, own in zip(query.join_classes, _own_columns(query, alias), strict=True):
+        asked += [(None, f"`{own[0]}` = `{other}`", pa.bool_()) for other in own[1:]]
+        asked += [(join.slot, f"`{name}`", ARROW_TYPES[join.type]) for name in own[:1]]
+    asked += [(g.slot, f"`{g.column}`", ARROW_TYPES[g.type]) for g in query.group_by if g.alias == alias]
+    for aggregate in query.aggregates:
+        if aggregate.expression is not None and aggregate.alias == alias:
+            kind = None if aggregate.function == "count" else _measured_type(aggregate)
+            asked.append((aggregate.slot, aggregate.expression, kind))
+    return asked
+
+
+def _own_columns(query: Query, alias: str) -> list[list[str]]:
+    """Of each join class, the columns of the alias; the first one is the slot's, the others equal it."""
+    return [[c for a, c in join.columns if a == alias] for join in query.join_classes]
+
+
+def _true_or_null(value: pc.Expression) -> pc.Expression:
+    return pc.if_else(pc.is_valid(value), pc.scalar(True), pc.scalar(pa.scalar(None, pa.bool_())))
+
+
 def _top_k_slots(query: Query) -> dict[str, SparkColumn]:
     """Slot → value, for the order and the outputs of a top-k query."""
     slots = {o.slot: F.expr(o.expression).cast(SPARK_TYPES[o.type]) for o in query.order_by}
@@ -232,38 +329,16 @@ def tuple_bytes(query: Query, alias: str) -> SparkColumn:
     return F.when(F.expr(predicate), total).otherwise(F.lit(0)) if predicate else total
 
 
-def _through(operator, spec, schedule: Schedule, peaks, regroup=iter):  # type: ignore[no-untyped-def]
-    """The function that streams one partition's batches through the operator.
-
-    ``regroup``: how the operator likes its batches; larger ones than Spark's cost it less a tuple.
-    """
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        bucket = context.partitionId() if context is not None else 0
-        state = operator.start(spec, schedule)
-        for batch in regroup(batches):
-            state, partial = operator.step(state, batch)
-            yield from _bucketed(partial, bucket)
-        state, partial = operator.finish(state)
-        yield from _bucketed(partial, bucket)
-        peaks.add({bucket: int(state.peak_bytes)})
-
-    return run
-
-
-def _bucketed(partial: pa.Table, bucket: int) -> Iterator[pa.RecordBatch]:
-    table = partial.append_column("bucket", pa.repeat(pa.scalar(bucket, pa.int64()), partial.num_rows))
-    yield from table.to_batches()
-
-
 def _spark_type(kind: pa.DataType):  # type: ignore[no-untyped-def]
     return from_arrow_schema(pa.schema([("value", kind)]))[0].dataType
 
 
-def _spark_schema(schema: pa.Schema, bucket: bool):  # type: ignore[no-untyped-def]
-    extended = schema.append(pa.field("bucket", pa.int64())) if bucket else schema
-    return from_arrow_schema(extended)
+def _partial_schema(schema: pa.Schema):  # type: ignore[no-untyped-def]
+    return from_arrow_schema(schema.append(pa.field(tasks.BUCKET, pa.int64())))
+
+
+def _told_schema(schema: pa.Schema, about: pa.Table):  # type: ignore[no-untyped-def]
+    return from_arrow_schema(tasks.told_schema(schema, about.schema))
 
 
 def _combined(partials: DataFrame, spec: join_aggregate.Spec, query: Query) -> DataFrame:
@@ -297,30 +372,37 @@ def _value(aggregate: Aggregate) -> SparkColumn:
 
 
 def _top_k(
+    spark: SparkSession,
     query: Query,
     schedule: Schedule,
-    events: Mapping[str, DataFrame],
+    events: Mapping[str, DataFrame | scan.EventFiles],
     partitions: int,
     pane_us: int,
+    about: pa.Table,
     peaks: object,
 ) -> DataFrame:
     window = query.windows[0]
     spec = top_k_spec(query, pane_us)
-    tuples = _tuples(query, window.alias, window.stream, schedule, events[window.stream])
-    rows = tuples.select("event_us", "event_id", "arrival_us", *(c.alias(s) for s, c in _top_k_slots(query).items()))
-    partials = (
-        rows.repartition(partitions, "event_id")
-        .sortWithinPartitions("arrival_us")
-        .mapInArrow(_through(top_k, spec, schedule, peaks), _spark_schema(spec.output_schema, bucket=True))
-    )
-    terms = [F.desc_nulls_last(o.slot) if o.descending else F.asc_nulls_last(o.slot) for o in query.order_by]
-    by_rank = Window.partitionBy("window_index").orderBy(*terms, "event_us", "event_id")
-    ranked = partials.withColumn("rank", F.row_number().over(by_rank).cast("bigint"))
+    scans = _scans(query, schedule, events)
+    if scans is not None:
+        feed, finished = tasks.reading(scans, spec.input_schema), tasks.telling(about, False)
+        through = tasks.through(top_k, spec, schedule, peaks, feed, finished)
+        ranked = spark.range(0, 1, 1, 1).mapInArrow(through, _told_schema(spec.output_schema, about))
+    else:
+        tuples = _tuples(spark, query, window.alias, window.stream, schedule, events)
+        slots = (c.alias(s) for s, c in _top_k_slots(query).items())
+        rows = tuples.select("event_us", "event_id", "arrival_us", *slots)
+        spread = rows.repartition(partitions, "event_id").sortWithinPartitions("arrival_us")
+        partials = spread.mapInArrow(tasks.through(top_k, spec, schedule, peaks), _partial_schema(spec.output_schema))
+        terms = [F.desc_nulls_last(o.slot) if o.descending else F.asc_nulls_last(o.slot) for o in query.order_by]
+        by_rank = Window.partitionBy("window_index").orderBy(*terms, "event_us", "event_id")
+        best = partials.withColumn("rank", F.row_number().over(by_rank).cast("bigint")).where(F.col("rank") <= spec.k)
+        ranked = best.join(F.broadcast(spark.createDataFrame(about)), "window_index")
     named = (F.col(f"p{i}").alias(o.name) for i, o in enumerate(query.outputs))
-    keys = ["window_index", "rank", "arrival_us"]
+    keys = ["rank", "arrival_us"]
     if "event_id" not in {o.name for o in query.outputs}:
         keys.append("event_id")
-    return ranked.where(F.col("rank") <= spec.k).select(*keys, F.col("event_id").alias("_event_id"), *named)
+    return ranked.select(*about.column_names, *keys, F.col("event_id").alias("_event_id"), *named)
 
 
 def top_k_spec(query: Query, pane_us: int) -> top_k.Spec:

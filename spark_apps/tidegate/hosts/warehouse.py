@@ -66,6 +66,10 @@ class Warehouse:
         """Number of rows of one partition, from the files' footers."""
         return sum(pq.read_metadata(file).num_rows for file in self.partition(table, label).glob("*.parquet"))
 
+    def files(self, table: str, labels: Sequence[str]) -> tuple[str, ...]:
+        """Paths of the named partitions' files, in the order of the labels."""
+        return tuple(str(f) for label in labels for f in sorted(self.partition(table, label).glob("*.parquet")))
+
     def require(self, table: str, labels: Sequence[str], stage: str) -> None:
         """UserError that names the missing partitions of ``table`` and the command that makes them."""
         missing = sorted(set(labels) - set(self.labels(table)))
@@ -128,6 +132,15 @@ class Warehouse:
                 _carry_out(run, self.folder)
             else:
                 shutil.rmtree(run, ignore_errors=True)
+
+    @contextmanager
+    def alone(self, name: str, message: str) -> Iterator[None]:
+        """Hold the lock ``name`` of the pipeline; UserError with the message if another process has it."""
+        lock = _try_lock(self.folder / "_locks" / f"{name}.lock")
+        if lock is None:
+            raise UserError(message)
+        with lock:
+            yield
 
     @contextmanager
     def commit(self, stage: str, intervals: Iterable[Interval] = ()) -> Iterator[Commit]:
@@ -203,10 +216,15 @@ class Commit:
     def put_file(self, table: str, interval: Interval, name: str, data: pa.Table) -> None:
         """Replace one file, ``<name>.parquet``, of a partition that several stages share."""
         wanted = self.warehouse.schema(table)
-        path = Path("files") / table / f"interval={interval.label}" / f"{name}.parquet"
-        (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(data.select(wanted.names).cast(wanted), self.folder / path)
-        self._moves.append(str(path))
+        path = self.file(f"{table}/interval={interval.label}/{name}.parquet")
+        pq.write_table(data.select(wanted.names).cast(wanted), path)
+
+    def file(self, path: str) -> Path:
+        """Where to write a file that takes the place of this one, under the pipeline's folder."""
+        move = Path("files") / path
+        (self.folder / move).parent.mkdir(parents=True, exist_ok=True)
+        self._moves.append(str(move))
+        return self.folder / move
 
     def stage_folder(self, table: str, label: str) -> Path:
         """An empty folder that becomes the partition's; file names must end in ``<id>.parquet``."""

@@ -1,0 +1,141 @@
+"""Tasks that read their own Parquet: a query's tuples from the tables' files straight into its operator.
+
+Spark only places the task. Its own way, from a scan through a shuffle and a sort to Arrow in a Python worker, costs
+several times what the operators do; and it is needed only where one core does not keep up with a pipeline's streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from tidegate.operators.arrivals import int64s
+from tidegate.operators.schedule import NEVER_US
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BATCH_ROWS = 1 << 17
+
+
+@dataclass(frozen=True)
+class EventFiles:
+    """A stream's accepted tuples: files of ``schema`` one behind the other in order of arrival, each sorted by it."""
+
+    paths: tuple[str, ...]
+    schema: pa.Schema
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """The tuples as Spark reads them."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        wanted = from_arrow_schema(self.schema)
+        if not self.paths:
+            return spark.createDataFrame([], wanted)
+        return spark.read.schema(wanted).parquet(*self.paths)
+
+
+@dataclass(frozen=True)
+class Side:
+    """What one alias of a query reads.
+
+    Args:
+        files: its stream's.
+        kept: which tuples.
+        columns: slot → value; ``event_us`` and ``arrival_us`` come by themselves.
+        constants: further columns, of one value each.
+    """
+
+    files: EventFiles
+    kept: pc.Expression
+    columns: Mapping[str, pc.Expression]
+    constants: Mapping[str, object]
+
+    def batches(self) -> Iterator[pa.Table]:
+        """The tuples as the files have them, with ``read_us``: the arrival that they are sorted by."""
+        if not self.files.paths:
+            return
+        event_us, read_us = (pc.field(name).cast(pa.int64()) for name in ("event_time", "arrival_time"))
+        times = {"event_us": event_us, "arrival_us": pc.max_element_wise(event_us, read_us), "read_us": read_us}
+        source = ds.dataset(list(self.files.paths), schema=self.files.schema, format="parquet")
+        scanner = source.scanner(
+            columns={**times, **self.columns}, filter=self.kept, batch_size=BATCH_ROWS, use_threads=False
+        )
+        for batch in scanner.to_batches():
+            if batch.num_rows:
+                table = pa.Table.from_batches([batch])
+                for name, value in self.constants.items():
+                    table = table.append_column(name, pa.repeat(value, table.num_rows))
+                yield table
+
+
+def in_order_of_arrival(sides: Sequence[Side], schema: pa.Schema) -> Iterator[pa.Table]:
+    """The sides' tuples, merged: tables of ``schema`` in ascending order of ``arrival_us``, across tables too.
+
+    A tuple that arrived before its event time counts from then on, so it waits until what the files have reaches there.
+
+    **Cost**: O(n) and a sort of nearly sorted runs. **Memory**: a batch a side, and what waits.
+    """
+    readers = [side.batches() for side in sides]
+    waiting: list[list[pa.Table]] = [[] for _ in sides]
+    read_us = [-NEVER_US] * len(sides)
+    rows = 0
+    while any(until < NEVER_US for until in read_us):
+        side = read_us.index(min(read_us))
+        batch = next(readers[side], None)
+        if batch is None:
+            read_us[side] = NEVER_US
+        else:
+            read_us[side] = int(batch.column("read_us")[-1].as_py())
+            waiting[side].append(_shaped(batch, schema))
+            rows += batch.num_rows
+        known_us = min(read_us)
+        if rows >= BATCH_ROWS or known_us == NEVER_US:
+            ready: list[pa.Table] = []
+            for own, tables in enumerate(waiting):
+                taken, left = _before(tables, known_us)
+                ready += taken
+                waiting[own] = left
+            rows = sum(table.num_rows for tables in waiting for table in tables)
+            if ready:
+                yield _sorted(ready)
+
+
+def _shaped(batch: pa.Table, schema: pa.Schema) -> pa.Table:
+    columns = [
+        batch.column(field.name).cast(field.type)
+        if field.name in batch.schema.names
+        else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _before(tables: Sequence[pa.Table], known_us: int) -> tuple[list[pa.Table], list[pa.Table]]:
+    """What arrived before the instant, and the rest."""
+    taken, left = [], []
+    for table in tables:
+        early = int64s(table.column("arrival_us")) < known_us
+        if early.all():
+            taken.append(table)
+        elif early.any():
+            taken.append(table.filter(pa.array(early)))
+            left.append(table.filter(pa.array(~early)))
+        else:
+            left.append(table)
+    return taken, left
+
+
+def _sorted(tables: Sequence[pa.Table]) -> pa.Table:
+    table = pa.concat_tables(tables)
+    arrival_us = int64s(table.column("arrival_us"))
+    if (arrival_us[1:] >= arrival_us[:-1]).all():
+        return table
+    # Stable: a few sorted runs are merged, not sorted.
+    return table.take(pa.array(np.argsort(arrival_us, kind="stable")))
