@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -17,13 +18,17 @@ from tidegate.operators.join_aggregate import (
     Measure,
     Side,
     Spec,
-    State,
     advance,
+    combined,
     exact,
     finish,
+    merged,
     oracle,
+    split,
     start,
     state_bytes,
+    state_from_tables,
+    state_tables,
     step,
 )
 from tidegate.operators.join_aggregate.chains import cut
@@ -84,7 +89,22 @@ CYCLE = Spec(
     (Measure("a0", "count"), Measure("a1", "sum", "b")),
     pa.schema([("j0", pa.string()), ("j1", pa.int64()), ("j2", pa.int64()), ("g0", pa.string()), ("a1", pa.int64())]),
 )
+BY_CLASS = Spec(  # groups that are join keys, beside one that is not
+    (Side("a", ("j0",), ("g1",)), Side("b", ("j0", "j1")), Side("c", ("j1",))),
+    (Measure("a0", "count"), Measure("a1", "sum", "a"), Measure("a2", "max", "c"), Measure("a3", "count", "b")),
+    pa.schema(
+        [("j0", pa.string()), ("j1", pa.int64()), ("g1", pa.int64()), *((f"a{i}", pa.int64()) for i in (1, 2, 3))]
+    ),
+    (("g0", "j0"),),
+)
+BY_KEY = Spec(  # j1 joins nothing, but groups
+    (Side("a", ("j0",)), Side("b", ("j0", "j1"))),
+    (Measure("a0", "count"), Measure("a1", "avg", "a"), Measure("a2", "min", "b")),
+    pa.schema([("j0", pa.float64()), ("j1", pa.string()), ("a1", pa.float64()), ("a2", pa.float64())]),
+    (("g0", "j0"), ("g1", "j1")),
+)
 SPECS = {"alone": ALONE, "pair": PAIR, "star": STAR, "chain": CHAIN, "total": TOTAL, "cycle": CYCLE}
+SPECS |= {"by class": BY_CLASS, "by key": BY_KEY}
 
 
 def values_of(kind: pa.DataType) -> st.SearchStrategy[Any]:
@@ -149,7 +169,7 @@ def run(spec: Spec, schedule: Schedule, rows: list[Row], cuts: list[int] = [], s
         state, answered = step(state, batch_of(spec, rows[begin:end]))
         parts.append(answered)
         if save:
-            state = State.from_arrow(state.to_arrow(), spec, schedule)
+            state = state_from_tables(spec, schedule, state_tables(state))
     state, answered = finish(state)
     assert state_bytes(state) == 0
     return pa.concat_tables([*parts, answered]).combine_chunks()
@@ -192,20 +212,39 @@ def test_partitions_of_a_shared_class_combine_to_the_whole(name: str, data: st.D
     spec = SPECS[name]
     schedule = data.draw(schedules(tuple(side.alias for side in spec.sides)))
     rows = data.draw(streams(spec))
-    whole = run(spec, schedule, rows)
-    parts = [run(spec, schedule, [r for r in rows if (r["j0"] in ("x", None)) is first]) for first in (True, False)]
-    combining = {
-        column: ("min" if column.endswith("_min") else "max" if column.endswith("_max") else "sum")
-        for column in spec.output_schema.names
-        if column not in ("window_index", *spec.groups)
-    }
-    combined = pa.concat_tables(parts).group_by(["window_index", *spec.groups]).aggregate(list(combining.items()))
-    combined = combined.rename_columns(
-        ["window_index", *spec.groups, *combining]
-        if combined.column_names[0] == "window_index"
-        else [*combining, "window_index", *spec.groups]
+    whole, split_up = run(spec, schedule, rows), replace(spec, in_parts=True)
+    parts = [run(split_up, schedule, [r for r in rows if (r["j0"] in ("x", None)) is first]) for first in (True, False)]
+    assert as_set(combined(split_up, pa.concat_tables(parts)).to_pylist()) == as_set(whole.to_pylist())
+
+
+@LAWS
+@given(
+    st.lists(
+        st.tuples(st.floats(width=64), st.integers(0, 3), st.integers(0, 20), st.sampled_from(["x", "y", None])),
+        max_size=30,
     )
-    assert as_set(combined.to_pylist()) == as_set(whole.to_pylist())
+)
+def test_sums_of_any_doubles_do_not_depend_on_the_partitions(
+    tuples: list[tuple[float, int, int, str | None]],
+) -> None:
+    """Infinities and NaN included: the bytes of one partition, down to the sign of a zero."""
+    measures = (Measure("a0", "sum", "d"), Measure("a1", "min", "d"), Measure("a2", "max", "d"))
+    types = pa.schema([("g0", pa.string()), *((m.slot, pa.float64()) for m in measures)])
+    spec = Spec((Side("d", groups=("g0",)),), measures, types)
+    schedule = Schedule.from_ticks(np.array([10, 20]), 30, {"d": 15})
+
+    def answers(spec: Spec, bucket: int | None) -> pa.Table:
+        own = sorted((t for t in tuples if bucket in (None, t[1])), key=lambda t: t[2])
+        times = {"side": [0] * len(own), "event_us": [t[2] for t in own], "arrival_us": [t[2] for t in own]}
+        values = {m.slot: [t[0] for t in own] for m in measures}
+        batch = pa.table({**times, "g0": [t[3] for t in own], **values}, schema=spec.input_schema)
+        state, early = step(start(spec, schedule), batch)
+        return pa.concat_tables([early, finish(state)[1]])
+
+    split_up = replace(spec, in_parts=True)
+    whole = answers(spec, None)
+    parts = combined(split_up, pa.concat_tables([answers(split_up, bucket) for bucket in range(4)]))
+    assert {repr(row) for row in parts.to_pylist()} == {repr(row) for row in whole.to_pylist()}
 
 
 @LAWS
@@ -219,13 +258,82 @@ def test_two_runs_over_a_growing_schedule_give_the_answers_of_one(
     state, second = advance(state, cut_us)
     left = schedule.slice(cut_us, 10**9)
     state, third = step(
-        State.from_arrow(state.to_arrow(), spec, left), batch_of(spec, [r for r in rows if r["arrival_us"] >= cut_us])
+        state_from_tables(spec, left, state_tables(state)),
+        batch_of(spec, [r for r in rows if r["arrival_us"] >= cut_us]),
     )
     state, fourth = finish(state)
     shift = len(schedule) - len(left)
     later = pa.concat_tables([third, fourth])
     later = later.set_column(0, spec.output_schema.field(0), pc.add(later.column(0), shift))
     assert pa.concat_tables([first, second, later]).combine_chunks().equals(run(spec, schedule, rows))
+
+
+@LAWS
+@given(cases(), st.integers(0, 60))
+def test_a_schedule_that_grows_behind_its_open_end_changes_nothing(
+    case: tuple[Spec, Schedule, list[Row]], tick_us: int
+) -> None:
+    """Live mode's way: ticks are added as they come, answered ones are dropped."""
+    spec, schedule, rows = case
+    known = schedule.window_end_us <= tick_us
+    lower_us = {alias: lower[known] for alias, lower in schedule.lower_us.items()}
+    begun = Schedule(schedule.window_end_us[known], schedule.emit_us[known], lower_us)
+    due_us = int(schedule.emit_us[~known].min(initial=10**6))
+    state = start(spec, begun, open_end=True)
+    state, first = step(state, batch_of(spec, [row for row in rows if row["arrival_us"] <= due_us]))
+    state, second = advance(state, due_us)
+    left = schedule.slice(due_us, 10**9)
+    state = state_from_tables(spec, left, state_tables(state))
+    state, third = step(state, batch_of(spec, [row for row in rows if row["arrival_us"] > due_us]))
+    state, fourth = finish(state)
+    later = pa.concat_tables([third, fourth])
+    shift = len(schedule) - len(left)
+    later = later.set_column(0, spec.output_schema.field(0), pc.add(later.column(0), shift))
+    assert pa.concat_tables([first, second, later]).combine_chunks().equals(run(spec, schedule, rows))
+
+
+@LAWS
+@given(cases(), st.integers(0, 24), st.lists(st.integers(0, 3), max_size=24))
+def test_a_state_divided_in_any_way_and_put_together_is_the_same(
+    case: tuple[Spec, Schedule, list[Row]], cut: int, buckets: list[int]
+) -> None:
+    spec, schedule, rows = case
+    state, first = step(start(spec, schedule), batch_of(spec, rows[:cut]))
+    again = merged(split(state, lambda _, held: np.resize([*buckets, 0], len(held)), 4))
+    assert (again.peak_bytes, state_bytes(again)) == (state.peak_bytes, state_bytes(state))
+    again, second = step(again, batch_of(spec, rows[cut:]))
+    _, third = finish(again)
+    assert pa.concat_tables([first, second, third]).combine_chunks().equals(run(spec, schedule, rows))
+
+
+@LAWS
+@given(st.sampled_from(["pair", "star", "by key"]), st.data(), st.integers(0, 60), *[st.integers(1, 4)] * 2)
+def test_the_number_of_partitions_may_change_on_the_way(
+    name: str, data: st.DataObject, cut_us: int, before: int, after: int
+) -> None:
+    spec = replace(SPECS[name], in_parts=True)
+    schedule = data.draw(schedules(tuple(side.alias for side in spec.sides)))
+    rows = data.draw(streams(spec))
+    keys = [None, "", "x", "é", -0.25, 0.0, 1.5, 4096.0]
+    states, answers = [], []
+    for number in range(before):
+        own = [r for r in rows if r["arrival_us"] < cut_us and keys.index(r["j0"]) % before == number]
+        state, first = step(start(spec, schedule), batch_of(spec, own))
+        state, second = advance(state, cut_us)
+        states.append(state)
+        answers += [first, second]
+
+    def bucket_of(side: int, held: pa.Table) -> np.ndarray:
+        return np.array([keys.index(key) % after for key in held.column("j0").to_pylist()])
+
+    parts = split(merged(states), bucket_of, after)
+    assert sum(state.peak_bytes for state in parts) == sum(state.peak_bytes for state in states)
+    for number, state in enumerate(parts):
+        own = [r for r in rows if r["arrival_us"] >= cut_us and keys.index(r["j0"]) % after == number]
+        state, first = step(state, batch_of(spec, own))
+        answers += [first, finish(state)[1]]
+    whole = run(SPECS[name], schedule, rows)
+    assert as_set(combined(spec, pa.concat_tables(answers)).to_pylist()) == as_set(whole.to_pylist())
 
 
 @LAWS
@@ -278,13 +386,44 @@ def test_sizes_of_blocks_parts_and_codebooks_change_nothing(
     package = "tidegate.operators.join_aggregate"
     with (
         patch(f"{package}.operator.BLOCK_ROWS", block_rows),
+        patch(f"{package}.operator.CODES_PER_ROW", 1 << 20),
         patch(f"{package}.held.SMALL_PART_ROWS", block_rows // 2),
         patch(f"{package}.state.SPARE_CODES", 0),
         patch(f"{package}.codebook.SPREAD", 0),
         patch(f"{package}.rows.PLACES_PER_MARK", block_rows - 1),
         patch(f"{package}.chains.LONGEST_GAP", block_rows),
+        patch(f"{package}.joins.SPREAD", block_rows - 1),
+        patch(f"{package}.combinations.SPREAD", block_rows % 3),
+        patch(f"{package}.grids.ROW_NS", (block_rows - 1) * 1000),  # nothing or all on a grid
+        patch(f"{package}.grids.SLAB_WINDOWS", block_rows),
+        patch(f"{package}.grids.CHUNK_CELLS", block_rows * 9),
     ):
         assert run(*case, cuts=cuts).equals(whole)
+
+
+@pytest.mark.parametrize("name", sorted({"pair", "star", "chain", "cycle", "by class"}))
+@pytest.mark.parametrize("keys", [3, 40])
+def test_joins_on_a_grid_and_row_by_row_give_the_same_bytes(name: str, keys: int) -> None:
+    spec, rng, count = SPECS[name], np.random.default_rng(keys), 6_000
+    schedule = changing_schedule(rng, 10_000).slice(0, 4_000)
+    schedule = Schedule(
+        schedule.window_end_us,
+        schedule.emit_us,
+        {side.alias: schedule.lower_us["ab"[i % 2]] for i, side in enumerate(spec.sides)},
+    )
+    at = np.sort(rng.integers(0, 4_000, count))
+    columns: dict[str, Any] = {"side": rng.integers(0, len(spec.sides), count).astype(np.int8)}
+    columns |= {"event_us": at, "arrival_us": at}
+    for field in spec.columns:
+        number = pa.array(rng.integers(0, keys if field.name[0] in "jg" else 999, count), mask=rng.random(count) < 0.1)
+        columns[field.name] = number.cast(field.type)
+    batch, found = pa.table(columns).cast(spec.input_schema), []
+    for row_ns in (0, 10**6):
+        with patch("tidegate.operators.join_aggregate.grids.ROW_NS", row_ns):
+            state, early = step(start(spec, schedule), batch)
+            found.append(pa.concat_tables([early, finish(state)[1]]))
+    assert found[0].num_rows > 0
+    assert found[0].equals(found[1])
 
 
 @given(schedules(("a", "b")))
@@ -450,7 +589,7 @@ def check_arrivals(seed: int, count: int, windows: int) -> None:
         current, answered = step(current, table.slice(begin, end - begin))
         parts.append(answered)
         if rng.random() < 0.3:
-            current = State.from_arrow(current.to_arrow(), LARGE, schedule)
+            current = state_from_tables(LARGE, schedule, state_tables(current))
     current, answered = finish(current)
     columns = ["pairs", "a1_sum", "a2_count", "a2_sum", "a3_min", "a4_max", "a5_count"]
     found: dict[int, dict[Any, list[Any]]] = {window: {} for window in range(len(schedule))}

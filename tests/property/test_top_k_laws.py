@@ -12,7 +12,21 @@ from hypothesis import strategies as st
 
 from tidegate.operators.accuracy import accuracy_at, hit_rate, needed_slack
 from tidegate.operators.schedule import Schedule
-from tidegate.operators.top_k import Spec, State, Term, advance, finish, merge, oracle, start, state_bytes, step
+from tidegate.operators.top_k import (
+    Spec,
+    Term,
+    advance,
+    finish,
+    merge,
+    merged,
+    oracle,
+    split,
+    start,
+    state_bytes,
+    state_from_tables,
+    state_tables,
+    step,
+)
 
 Row = dict[str, Any]
 LAWS = settings(max_examples=100, deadline=None)
@@ -81,7 +95,7 @@ def run(
         panes = np.asarray(state.candidates.column("event_us").to_numpy() // PANE_US)
         assert np.bincount(panes, minlength=1).max() <= spec.k
         if save:
-            state = State.from_arrow(state.to_arrow(), spec, schedule)
+            state = state_from_tables(spec, schedule, state_tables(state))
     state, answered = finish(state)
     assert state_bytes(state) == 0
     return pa.concat_tables([*parts, answered]).combine_chunks()
@@ -112,6 +126,55 @@ def test_order_among_equal_arrivals_changes_nothing(case: tuple[Spec, Schedule, 
 
 
 @LAWS
+@given(cases(), st.integers(0, 60))
+def test_a_schedule_that_grows_behind_its_open_end_changes_nothing(
+    case: tuple[Spec, Schedule, list[Row]], tick_us: int
+) -> None:
+    """Live mode's way: ticks are added as they come, answered ones are dropped."""
+    spec, schedule, rows = case
+    known = schedule.window_end_us <= tick_us
+    begun = Schedule(schedule.window_end_us[known], schedule.emit_us[known], {"s": schedule.lower_us["s"][known]})
+    due_us = int(schedule.emit_us[~known].min(initial=10**6))
+    state = start(spec, begun, open_end=True)
+    state, first = step(state, batch_of(spec, [row for row in rows if row["arrival_us"] <= due_us]))
+    state, second = advance(state, due_us)
+    left = schedule.slice(due_us, 10**9)
+    state = state_from_tables(spec, left, state_tables(state))
+    state, third = step(state, batch_of(spec, [row for row in rows if row["arrival_us"] > due_us]))
+    state, fourth = finish(state)
+    later = pa.concat_tables([third, fourth])
+    shift = len(schedule) - len(left)
+    later = later.set_column(0, spec.output_schema.field(0), pc.add(later.column(0), shift))
+    assert pa.concat_tables([first, second, later]).combine_chunks().equals(run(spec, schedule, rows))
+
+
+@LAWS
+@given(cases(), st.integers(0, 60), st.integers(1, 4), st.integers(1, 4))
+def test_the_number_of_partitions_may_change_on_the_way(
+    case: tuple[Spec, Schedule, list[Row]], cut_us: int, before: int, after: int
+) -> None:
+    spec, schedule, rows = case
+    states, answers = [], []
+    for number in range(before):
+        own = [row for row in rows if row["arrival_us"] < cut_us and int(row["event_id"][1:]) % before == number]
+        state, first = step(start(spec, schedule), batch_of(spec, own))
+        state, second = advance(state, cut_us)
+        states.append(state)
+        answers += [first, second]
+
+    def bucket_of(held: pa.Table) -> np.ndarray:
+        return np.array([int(event_id[1:]) % after for event_id in held.column("event_id").to_pylist()])
+
+    parts = split(merged(states), bucket_of, after)
+    assert sum(state.peak_bytes for state in parts) == sum(state.peak_bytes for state in states)
+    for number, state in enumerate(parts):
+        own = [row for row in rows if row["arrival_us"] >= cut_us and int(row["event_id"][1:]) % after == number]
+        state, first = step(state, batch_of(spec, own))
+        answers += [first, finish(state)[1]]
+    assert merge(answers, spec).equals(run(spec, schedule, rows))
+
+
+@LAWS
 @given(cases(), st.integers(1, 4))
 def test_partitions_merge_to_the_whole(case: tuple[Spec, Schedule, list[Row]], partitions: int) -> None:
     spec, schedule, rows = case
@@ -128,7 +191,7 @@ def test_two_runs_over_a_growing_schedule_give_the_answers_of_one(
     state, first = step(start(spec, schedule), batch_of(spec, [r for r in rows if r["arrival_us"] < cut_us]))
     state, second = advance(state, cut_us)
     left = schedule.slice(cut_us, 10**9)
-    state = State.from_arrow(state.to_arrow(), spec, left)
+    state = state_from_tables(spec, left, state_tables(state))
     state, third = step(state, batch_of(spec, [r for r in rows if r["arrival_us"] >= cut_us]))
     state, fourth = finish(state)
     later = pa.concat_tables([third, fourth])

@@ -445,7 +445,7 @@ def test_pipeline_without_history_and_promises_is_in_order(good: Warehouse) -> N
 
 
 def test_windows_of_level_c_are_due_at_the_ends_of_their_slots(spoilt: Warehouse) -> None:
-    """K is half an hour: slots that end at :15 and :40 answer the windows of :45 and :10, a regular plan those of :30."""
+    """K is half an hour: slots that end at :15 and :40 answer the windows that end at :45 and :10."""
 
     def at(hour: int, minute: int) -> datetime:
         return START + timedelta(hours=hour, minutes=minute)

@@ -11,7 +11,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tidegate.operators.join_aggregate import Measure, Side, Spec, State, advance, finish, start, state_bytes, step
+from tidegate.operators.join_aggregate import (
+    Measure,
+    Side,
+    Spec,
+    advance,
+    finish,
+    merged,
+    split,
+    start,
+    state_bytes,
+    state_from_tables,
+    state_tables,
+    step,
+)
 from tidegate.operators.schedule import Schedule
 
 DELAYS = Spec(
@@ -124,11 +137,13 @@ def test_state_outlives_its_table_form() -> None:
     schedule = Schedule.from_ticks(np.array([10, 20]), 0, {"d": 20, "w": 20})
     rows = [departure(5, "JFK", "AA", 1), weather(6, "JFK"), weather(12, "JFK")]
     state, _ = step(start(DELAYS, schedule), pa.Table.from_pylist(rows, schema=DELAYS.input_schema))
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, state.to_arrow().schema) as writer:
-        writer.write_table(state.to_arrow())
-    table = pa.ipc.open_stream(sink.getvalue()).read_all()
-    loaded = State.from_arrow(table, DELAYS, schedule)
+    tables = {}
+    for name, saved in state_tables(state).items():
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, saved.schema) as writer:
+            writer.write_table(saved)
+        tables[name] = pa.ipc.open_stream(sink.getvalue()).read_all()
+    loaded = state_from_tables(DELAYS, schedule, tables)
     assert (loaded.next_window, loaded.last_arrival_us, loaded.peak_bytes) == (1, 12, state.peak_bytes)
     assert state_bytes(loaded) == state_bytes(state) > 0
     assert finish(loaded)[1].equals(finish(state)[1])
@@ -239,6 +254,34 @@ def test_tuples_before_the_last_batch_are_refused() -> None:
     state, _ = step(state, pa.Table.from_pylist([weather(5, "JFK")], schema=DELAYS.input_schema))
     with pytest.raises(ValueError, match="ascending order"):
         step(state, pa.Table.from_pylist([weather(4, "JFK")], schema=DELAYS.input_schema))
+
+
+def test_states_that_do_not_fit_together_are_refused() -> None:
+    schedule = Schedule.from_ticks(np.array([10]), 0, {"d": 10, "w": 10})
+    fresh = start(DELAYS, schedule)
+    with pytest.raises(ValueError, match="no states to merge"):
+        merged([])
+    with pytest.raises(ValueError, match="answered up to different"):
+        merged([fresh, finish(fresh)[0]])
+    with pytest.raises(ValueError, match=r"\['side_1'\] are missing"):
+        state_from_tables(DELAYS, schedule, {k: v for k, v in state_tables(fresh).items() if k != "side_1"})
+    held, _ = step(fresh, pa.Table.from_pylist([weather(5, "JFK")], schema=DELAYS.input_schema))
+    with pytest.raises(ValueError, match=r"buckets must lie in 0\.\.1"):
+        split(held, lambda _, table: np.full(len(table), 2), 2)
+
+
+def test_a_group_that_is_a_class_needs_no_column() -> None:
+    spec = Spec(
+        (Side("a", ("j0",)), Side("b", ("j0",))),
+        (Measure("a0", "count"),),
+        pa.schema([("j0", pa.string())]),
+        (("g0", "j0"),),
+    )
+    rows = [{"side": side, "event_us": 1, "arrival_us": 1, "j0": key} for side in (0, 1) for key in ("y", "x", None)]
+    answered = answers(spec, Schedule.from_ticks(np.array([10]), 0, {"a": 10, "b": 10}), rows)
+    assert [(row["g0"], row["pairs"]) for row in answered] == [("x", 1), ("y", 1)]
+    with pytest.raises(ValueError, match=r"groups by classes \['j1'\] that no side has"):
+        Spec(spec.sides, spec.aggregates, spec.columns, (("g0", "j1"),))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,19 @@ import pyarrow as pa
 import pytest
 
 from tidegate.operators.schedule import Schedule
-from tidegate.operators.top_k import Spec, State, Term, finish, merge, start, state_bytes, step
+from tidegate.operators.top_k import (
+    Spec,
+    Term,
+    finish,
+    merge,
+    merged,
+    split,
+    start,
+    state_bytes,
+    state_from_tables,
+    state_tables,
+    step,
+)
 
 DELAYED = Spec(2, (Term("o0"),), pa.schema([("o0", pa.float64()), ("carrier", pa.string())]), pane_us=10, alias="d")
 
@@ -96,7 +108,7 @@ def test_a_state_that_saw_tuples_past_a_window_cannot_answer_it() -> None:
     rows = [departure("a", 5, 1.0), departure("b", 25, 1.0)]
     state, _ = step(start(DELAYED, few), pa.Table.from_pylist(rows, schema=DELAYED.input_schema))
     with pytest.raises(ValueError, match="before the arrival at 25"):
-        State.from_arrow(state.to_arrow(), DELAYED, many)
+        state_from_tables(DELAYED, many, state_tables(state))
 
 
 def test_bounds_off_the_pane_are_refused() -> None:
@@ -119,3 +131,17 @@ def test_bounds_off_the_pane_are_refused() -> None:
 def test_contradictory_specs_are_refused(k: int, columns: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Spec(k, (Term("o0"),), pa.schema(columns), 10, "d")
+
+
+def test_states_that_do_not_fit_together_are_refused() -> None:
+    schedule = Schedule.from_ticks(np.array([10]), 0, {"d": 10})
+    fresh = start(DELAYED, schedule)
+    with pytest.raises(ValueError, match="no states to merge"):
+        merged([])
+    with pytest.raises(ValueError, match="answered up to different"):
+        merged([fresh, finish(fresh)[0]])
+    with pytest.raises(ValueError, match=r"\['candidates'\] are missing"):
+        state_from_tables(DELAYED, schedule, {"position": state_tables(fresh)["position"]})
+    held, _ = step(fresh, pa.Table.from_pylist([departure("a", 5, 1.0)], schema=DELAYED.input_schema))
+    with pytest.raises(ValueError, match=r"buckets must lie in 0\.\.1"):
+        split(held, lambda table: np.full(len(table), 2), 2)

@@ -90,10 +90,7 @@ def windows_of(query: Query, plans: PlanHistory, given: Emissions) -> Windows:
 
 
 def one_task_reads(context: RunContext, query: Query) -> bool:
-    """Whether one task reads and answers the query, without a shuffle.
-
-    By the declared rates, not by what arrived: sums of doubles must not depend on how runs are cut into intervals.
-    """
+    """Whether one task reads and answers the query, without a shuffle, at the declared rates."""
     pipeline = context.pipeline
     rows = sum(pipeline.stream(name).rate for name in query.streams) * pipeline.interval_s
     schemas = {name: context.warehouse.schema(f"events_{name}") for name in query.streams}

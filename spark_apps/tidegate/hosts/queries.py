@@ -10,7 +10,7 @@ need. Partial answers are combined by Spark.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -136,9 +136,14 @@ def _aggregate(
         shared = [c for c in spec.classes if all(c in side.classes for side in spec.sides)]
         keys = shared or (list(spec.groups) if len(query.windows) == 1 else [])
         spread = together.repartition(partitions, *keys) if keys else together.coalesce(1)
-        through = tasks.through(join_aggregate, spec, schedule, peaks, join_aggregate.rebatched)
-        partials = spread.sortWithinPartitions("arrival_us").mapInArrow(through, _partial_schema(spec.output_schema))
-        combined, each = _combined(partials, spec, query), F.broadcast(spark.createDataFrame(windows))
+        split_up = replace(spec, in_parts=True)
+        through = tasks.through(join_aggregate, split_up, schedule, peaks, join_aggregate.rebatched)
+        partials = spread.sortWithinPartitions("arrival_us").mapInArrow(
+            through, from_arrow_schema(split_up.output_schema)
+        )
+        by_window = partials.repartition(partitions, "window_index")
+        combined = by_window.mapInArrow(tasks.combining(split_up), from_arrow_schema(spec.output_schema))
+        each = F.broadcast(spark.createDataFrame(windows))
         told = each.join(combined, "window_index", "inner" if query.group_by else "left")
     slots = {a.slot: _value(a) for a in query.aggregates}
     groups = (g.slot for g in query.group_by)
@@ -151,19 +156,27 @@ def _aggregate(
 
 def aggregate_spec(query: Query) -> join_aggregate.Spec:
     """The operator's view of an aggregate query."""
+    keys = _groups_of_keys(query)
     columns = [(j.slot, ARROW_TYPES[j.type]) for j in query.join_classes]
-    columns += [(g.slot, ARROW_TYPES[g.type]) for g in query.group_by]
+    columns += [(g.slot, ARROW_TYPES[g.type]) for g in query.group_by if g.slot not in keys]
     columns += [(a.slot, _measured_type(a)) for a in query.aggregates if a.alias is not None]
     sides = tuple(
         join_aggregate.Side(
             w.alias,
             tuple(j.slot for j in query.join_classes if any(alias == w.alias for alias, _ in j.columns)),
-            tuple(g.slot for g in query.group_by if g.alias == w.alias),
+            tuple(g.slot for g in query.group_by if g.alias == w.alias and g.slot not in keys),
         )
         for w in query.windows
     )
     measures = tuple(join_aggregate.Measure(a.slot, a.function, a.alias) for a in query.aggregates)
-    return join_aggregate.Spec(sides, measures, pa.schema(columns))
+    return join_aggregate.Spec(sides, measures, pa.schema(columns), tuple(keys.items()))
+
+
+def _groups_of_keys(query: Query) -> dict[str, str]:
+    """Group slot → class slot, for the groups that are join keys: the operator needs no column of theirs."""
+    classes = {(column, join.type): join.slot for join in query.join_classes for column in join.columns}
+    known = {g.slot: classes.get(((g.alias, g.column), g.type)) for g in query.group_by}
+    return {slot: found for slot, found in known.items() if found is not None}
 
 
 def _measured_type(aggregate: Aggregate) -> pa.DataType:
@@ -280,7 +293,9 @@ def _asked(query: Query, alias: str) -> list[tuple[str | None, str, pa.DataType 
     for join, own in zip(query.join_classes, _own_columns(query, alias), strict=True):
         asked += [(None, f"`{own[0]}` = `{other}`", pa.bool_()) for other in own[1:]]
         asked += [(join.slot, f"`{name}`", ARROW_TYPES[join.type]) for name in own[:1]]
-    asked += [(g.slot, f"`{g.column}`", ARROW_TYPES[g.type]) for g in query.group_by if g.alias == alias]
+    keys = _groups_of_keys(query)
+    groups = [g for g in query.group_by if g.alias == alias and g.slot not in keys]
+    asked += [(g.slot, f"`{g.column}`", ARROW_TYPES[g.type]) for g in groups]
     for aggregate in query.aggregates:
         if aggregate.expression is not None and aggregate.alias == alias:
             kind = None if aggregate.function == "count" else _measured_type(aggregate)
@@ -333,28 +348,8 @@ def _spark_type(kind: pa.DataType):  # type: ignore[no-untyped-def]
     return from_arrow_schema(pa.schema([("value", kind)]))[0].dataType
 
 
-def _partial_schema(schema: pa.Schema):  # type: ignore[no-untyped-def]
-    return from_arrow_schema(schema.append(pa.field(tasks.BUCKET, pa.int64())))
-
-
 def _told_schema(schema: pa.Schema, about: pa.Table):  # type: ignore[no-untyped-def]
     return from_arrow_schema(tasks.told_schema(schema, about.schema))
-
-
-def _combined(partials: DataFrame, spec: join_aggregate.Spec, query: Query) -> DataFrame:
-    """One row per window and group. Sums of doubles are added in the order of the buckets, so always alike."""
-    sums: list[SparkColumn] = [F.sum("pairs").alias("pairs")]
-    for measure in spec.aggregates:
-        sums.append(F.sum(f"{measure.slot}_count").alias(f"{measure.slot}_count"))
-        if measure.function in ("sum", "avg"):
-            name = f"{measure.slot}_sum"
-            ordered = F.array_sort(F.collect_list(F.when(F.col(name).isNotNull(), F.struct("bucket", name))))
-            added = F.aggregate(ordered.getField(name), F.lit(0.0), lambda total, part: total + part)
-            sums.append(F.when(F.size(ordered) > 0, added).alias(name))
-        elif measure.function in ("min", "max"):
-            name = f"{measure.slot}_{measure.function}"
-            sums.append((F.min if measure.function == "min" else F.max)(name).alias(name))
-    return partials.groupBy("window_index", *(g.slot for g in query.group_by)).agg(*sums)
 
 
 def _value(aggregate: Aggregate) -> SparkColumn:
@@ -393,7 +388,7 @@ def _top_k(
         slots = (c.alias(s) for s, c in _top_k_slots(query).items())
         rows = tuples.select("event_us", "event_id", "arrival_us", *slots)
         spread = rows.repartition(partitions, "event_id").sortWithinPartitions("arrival_us")
-        partials = spread.mapInArrow(tasks.through(top_k, spec, schedule, peaks), _partial_schema(spec.output_schema))
+        partials = spread.mapInArrow(tasks.through(top_k, spec, schedule, peaks), from_arrow_schema(spec.output_schema))
         terms = [F.desc_nulls_last(o.slot) if o.descending else F.asc_nulls_last(o.slot) for o in query.order_by]
         by_rank = Window.partitionBy("window_index").orderBy(*terms, "event_us", "event_id")
         best = partials.withColumn("rank", F.row_number().over(by_rank).cast("bigint")).where(F.col("rank") <= spec.k)

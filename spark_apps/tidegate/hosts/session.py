@@ -18,7 +18,10 @@ _JVM_SHARE = 1 / 3
 _LEAST_JVM_BYTES = 512 * 2**20
 _MOST_JVM_BYTES = 2 * 2**30
 # Intervals are short: the second compiler never earns back what it costs. For heavy jobs set TIDEGATE_JAVA_OPTIONS.
-_JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Duser.timezone=UTC"
+# Alone, the first one's code cache is so small that a session of minutes fills it, and then nothing is compiled.
+_JAVA_OPTIONS = (
+    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:-UsePerfData -Duser.timezone=UTC"
+)
 _CODEGEN_PAYS_FROM_ROWS = 500_000
 
 

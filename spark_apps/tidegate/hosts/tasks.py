@@ -9,10 +9,8 @@ import pyarrow as pa
 from pyspark import AccumulatorParam, TaskContext
 
 from tidegate.hosts import scan
+from tidegate.operators import join_aggregate
 from tidegate.operators.schedule import Schedule
-
-# The column that says which task a partial answer comes from.
-BUCKET = "bucket"
 
 
 class PeakPerPartition(AccumulatorParam):
@@ -47,27 +45,33 @@ def through(  # type: ignore[no-untyped-def]
 ):
     """The function that streams one partition's batches through the operator.
 
-    ``regroup``: makes what the operator is given of the batches that Spark sends. ``finished``: partial answers, and
-    whether they are the last ones → what is returned; without it their bucket is added, by which they are combined.
+    ``regroup``: makes what the operator is given of the batches that Spark sends. ``finished``: answers, and whether
+    they are the last ones → what is returned.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         bucket = context.partitionId() if context is not None else 0
-        returned = _in_bucket(bucket) if finished is None else finished
         state = operator.start(spec, schedule)
         for batch in regroup(batches):
             state, partial = operator.step(state, batch)
-            yield from returned(partial, False).to_batches()
+            yield from (finished(partial, False) if finished else partial).to_batches()
         state, partial = operator.finish(state)
-        yield from returned(partial, True).to_batches()
+        yield from (finished(partial, True) if finished else partial).to_batches()
         peaks.add({bucket: int(state.peak_bytes)})
 
     return run
 
 
-def _in_bucket(bucket: int) -> Finished:
-    return lambda partial, _: partial.append_column(BUCKET, pa.repeat(pa.scalar(bucket, pa.int64()), len(partial)))
+def combining(spec: join_aggregate.Spec) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function that puts together the partial answers of the windows that fall to one task."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        partials = list(batches)
+        if partials:
+            yield from join_aggregate.combined(spec, pa.Table.from_batches(partials)).to_batches()
+
+    return run
 
 
 def told_schema(schema: pa.Schema, about: pa.Schema) -> pa.Schema:

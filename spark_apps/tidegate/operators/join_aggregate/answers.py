@@ -3,41 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
 
 import numpy as np
 import pyarrow as pa
 
 from tidegate.operators.codes import NULL, decode
 from tidegate.operators.join_aggregate.codebook import from_ordered_integers, orders_as_integers
+from tidegate.operators.join_aggregate.combining import as_lists
 from tidegate.operators.join_aggregate.exact import integers, rounded
-from tidegate.operators.join_aggregate.histories import NULLS, Histories, joined, product
-from tidegate.operators.join_aggregate.spec import Spec
+from tidegate.operators.join_aggregate.histories import NULLS, Histories
+from tidegate.operators.join_aggregate.joins import joined, product
+from tidegate.operators.join_aggregate.spec import PARTS, Spec
 from tidegate.operators.join_aggregate.tuples import Books
 from tidegate.operators.schedule import Int64s
 
 
 def joined_all(spec: Spec, families: Sequence[Sequence[Histories]]) -> Histories:
-    """Join the sides, those with the same keys first, then family by family, each next one connected if possible.
+    """Join the sides, those with the same keys first, then two relations at a time until one is left.
 
-    A class that no later family has is summed away with each join, so that chains and stars need no more than the
-    totals per key.
+    A class that no other relation has is summed away with each join. Of the relations that share a class those are
+    joined that leave the fewest keys, so that chains and stars need no more than the totals per key.
     """
     functions = {measure.slot: measure.function for measure in spec.aggregates}
+    relations: list[Histories] = []
 
-    def kept(names: Iterable[str], later: Iterable[Sequence[Histories]]) -> list[str]:
-        needed = {*spec.groups, *(name for family in later for name in family[0].keys)}
-        return [name for name in names if name in needed]
+    def kept(names: Iterable[str], others: Iterable[Iterable[str]]) -> list[str]:
+        needed = {*spec.group_keys.values(), *(name for other in others for name in other)}
+        return [name for name in dict.fromkeys(names) if name in needed]
 
-    left = list(families[1:])
-    result = product(families[0], kept(families[0][0].keys, left), functions)
-    while left:
-        place = next((i for i, family in enumerate(left) if any(name in result.keys for name in family[0].keys)), 0)
-        family = left.pop(place)
-        following = product(family, kept(family[0].keys, [[result], *left]), functions)
-        on = [name for name in following.keys if name in result.keys]
-        keep = kept(dict.fromkeys([*result.keys, *following.keys]), left)
-        result = joined(result, following, on, keep, functions)
-    return result
+    for place, family in enumerate(families):
+        others = [other[0].keys for i, other in enumerate(families) if i != place]
+        relations.append(product(family, kept(family[0].keys, others), functions))
+    while len(relations) > 1:
+        choices = []
+        for (i, left), (k, right) in combinations(enumerate(relations), 2):
+            rest = [relation for place, relation in enumerate(relations) if place not in (i, k)]
+            keep = kept([*left.keys, *right.keys], [relation.keys for relation in rest])
+            on = [name for name in right.keys if name in left.keys]
+            choices.append(((not on, len(keep), len(left) + len(right), i, k), (left, right, on, keep), rest))
+        _, chosen, rest = min(choices, key=lambda choice: choice[0])
+        relations = [joined(*chosen, functions), *rest]
+    return relations[0]
 
 
 def answer_rows(
@@ -52,29 +59,27 @@ def answer_rows(
         books: slot → its values.
         orders: slot → rank of each code's value, for extremes that have a codebook.
     """
-    lengths = np.diff(histories.window, append=histories.windows)
-    ends = histories.first[1:] - 1
-    lengths[ends] = histories.windows - histories.window[ends]
-    lengths[histories.pairs == 0] = 0
-    row = np.repeat(np.arange(len(lengths)), lengths)
-    window = histories.window[row] + np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    owner = np.repeat(np.arange(len(histories)), np.diff(histories.first, append=len(histories.window)))[row]
-    if len(histories) > 1:
-        place = _places(spec, histories, books)
-        order = np.argsort(window * len(histories) + place[owner])
-        row, window, owner = row[order], window[order], owner[order]
+    row, window, owner = _rows_of_answers(spec, histories, books)
     columns: dict[str, pa.Array] = {"window_index": pa.array(windows[window])}
-    for slot in spec.groups:
-        columns[slot] = decode(histories.keys[slot][owner], books[slot].values)
-    used, place_of = np.unique(row, return_inverse=True)
-    columns["pairs"] = pa.array(histories.pairs[row])
+    for slot, key in spec.group_keys.items():
+        columns[slot] = decode(histories.keys[key][owner], books[key].values)
+    pairs = histories.pairs[row]
+    columns["pairs"] = pa.array(pairs)
+    used = np.flatnonzero(histories.pairs)
+    place_of = (np.cumsum(histories.pairs != 0) - 1)[row]
     for measure in spec.aggregates:
         slot, kind = measure.slot, spec.output_schema
+        if measure.alias is None:
+            columns[f"{slot}_count"] = columns["pairs"]
+            continue
         parts = {part: column[used] for (name, part), column in histories.parts.items() if name == slot}
         counts = histories.pairs[used] - parts.pop(NULLS, 0)
         columns[f"{slot}_count"] = pa.array(counts[place_of])
         none = (counts == 0)[place_of]
         if measure.function in ("sum", "avg"):
+            if spec.in_parts:
+                columns[f"{slot}_sum"] = as_lists(parts, len(used), PARTS).take(pa.array(place_of))
+                continue
             whole = pa.types.is_integer(spec.sum_type(slot))
             sums = integers(parts, len(used)) if whole else rounded(parts, len(used))
             columns[f"{slot}_sum"] = pa.array(sums[place_of], mask=none)
@@ -89,13 +94,27 @@ def answer_rows(
     return pa.table(columns, schema=spec.output_schema)
 
 
-def _places(spec: Spec, histories: Histories, books: Books) -> Int64s:
-    """Each history's place in the order of the groups' values, NULL last."""
+def _rows_of_answers(spec: Spec, histories: Histories, books: Books) -> tuple[Int64s, Int64s, Int64s]:
+    """For each answer its row, window and history, by window and then group."""
+    order = _in_order_of_groups(spec, histories, books)
+    row, owner = histories.rows_of(order)
+    lengths = np.where(histories.pairs == 0, 0, histories.lasting)[row]
+    row, owner = np.repeat(row, lengths), np.repeat(order[owner], lengths)
+    window = histories.window[row] + np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    if len(histories) > 1:
+        # Numbers of 16 bits are sorted by counting.
+        narrow = np.uint16 if histories.windows <= 1 << 16 else np.int64
+        by_window = np.argsort(window.astype(narrow), kind="stable")
+        row, window, owner = row[by_window], window[by_window], owner[by_window]
+    return row, window, owner
+
+
+def _in_order_of_groups(spec: Spec, histories: Histories, books: Books) -> Int64s:
+    """The histories in the order of the groups' values, NULL last."""
+    if len(histories) == 1:
+        return np.zeros(1, dtype=np.int64)
     ranks = []
-    for slot in spec.groups:
-        book, codes = books[slot].keeping(histories.keys[slot])
-        ranks.append(np.append(book.ranks(), len(book))[codes[histories.keys[slot]]])
-    order = np.lexsort(tuple(reversed(ranks)))
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
-    return place
+    for key in spec.group_keys.values():
+        book, codes = books[key].keeping(histories.keys[key])
+        ranks.append(np.append(book.ranks(), len(book))[codes[histories.keys[key]]])
+    return np.lexsort(tuple(reversed(ranks))) if ranks else np.arange(len(histories))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +13,6 @@ from tidegate.operators.arrivals import int64s
 from tidegate.operators.codes import NULL
 from tidegate.operators.schedule import Int64s
 
-SHIFT = 32
 # A table of so many places for each value takes less time than a hash table.
 SPREAD = 4
 
@@ -97,48 +95,6 @@ class Codebook:
         ranks = np.empty(len(self), dtype=np.int64)
         ranks[pc.sort_indices(self.values).to_numpy()] = np.arange(len(self))
         return ranks
-
-
-@dataclass(frozen=True, eq=False)
-class Combinations:
-    """One code per combination of several slots' codes, as a chain of codebooks of pairs.
-
-    A single slot's combinations are its own codes + 1 (NULL's is 0), and without slots there is the one combination 0:
-    neither needs a book. ``books[i]`` holds (combination of the slots up to i, code of slot i + 1).
-    """
-
-    slots: tuple[str, ...]
-    books: tuple[Codebook, ...]
-
-    @staticmethod
-    def empty(slots: Sequence[str]) -> Combinations:
-        """No combinations yet."""
-        return Combinations(tuple(slots), tuple(Codebook.empty(pa.int64()) for _ in slots[1:]))
-
-    def encode(self, codes: Sequence[Int64s], rows: int) -> tuple[Combinations, Int64s]:
-        """The combinations' codes, from those of the slots in their order."""
-        if not self.slots:
-            return self, np.zeros(rows, dtype=np.int64)
-        combined, books = codes[0] + 1, []
-        for book, following in zip(self.books, codes[1:], strict=True):
-            more, combined = book.encode(pa.array((combined << SHIFT) | (following + 1)))
-            books.append(more)
-        return Combinations(self.slots, tuple(books)), combined
-
-    def count(self, slot_books: Mapping[str, Codebook]) -> int:
-        """How many combinations have a code, given the slots' own books."""
-        if self.books:
-            return len(self.books[-1])
-        return len(slot_books[self.slots[0]]) + 1 if self.slots else 1
-
-    def slot_codes(self, codes: Int64s) -> dict[str, Int64s]:
-        """The slots' codes in each of the combinations."""
-        parts: list[Int64s] = []
-        for book in reversed(self.books):
-            pairs = int64s(book.values)[codes]
-            parts.append((pairs & ((1 << SHIFT) - 1)) - 1)
-            codes = pairs >> SHIFT
-        return dict(zip(self.slots, [codes - 1, *reversed(parts)], strict=True)) if self.slots else {}
 
 
 def orders_as_integers(kind: pa.DataType) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidegate.operators.join_aggregate.codebook import Combinations
+from tidegate.operators.join_aggregate.combinations import Combinations
 from tidegate.operators.join_aggregate.tuples import AllCombinations, Books, Tuples, together
 from tidegate.operators.schedule import Int64s
 
@@ -110,7 +110,12 @@ def renamed(
             codes_in[slots].append(part.code)
             for slot in values_in.keys() & part.values.keys():
                 values_in[slot].append(part.values[slot])
-    used = {slots: np.unique(np.concatenate(codes)) for slots, codes in codes_in.items()}
+    used = {}
+    for slots, codes_of_parts in codes_in.items():
+        seen = np.zeros(combinations[slots].count(books), dtype=bool)
+        for codes in codes_of_parts:
+            seen[codes] = True
+        used[slots] = np.flatnonzero(seen)
     slot_codes = {slots: combinations[slots].slot_codes(codes) for slots, codes in used.items()}
     for codes_of_slots in slot_codes.values():
         for slot, codes in codes_of_slots.items():

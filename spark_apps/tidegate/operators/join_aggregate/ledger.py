@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.operators.join_aggregate.chains import rank
-from tidegate.operators.join_aggregate.codebook import Combinations
+from tidegate.operators.join_aggregate.combinations import Combinations
 from tidegate.operators.join_aggregate.held import Held
 from tidegate.operators.join_aggregate.spec import Spec
 from tidegate.operators.join_aggregate.tuples import Books, Tuples, held_schema

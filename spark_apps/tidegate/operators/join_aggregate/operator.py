@@ -15,12 +15,14 @@ from tidegate.operators.join_aggregate.chains import Bounds, blocks, next_bounds
 from tidegate.operators.join_aggregate.histories import Histories
 from tidegate.operators.join_aggregate.ledger import bytes_by_window
 from tidegate.operators.join_aggregate.running import Member, Orders, Running, through_block
-from tidegate.operators.join_aggregate.state import Plan, State, absorbed, with_few_codes
+from tidegate.operators.join_aggregate.state import Plan, State, absorbed, codes_given, with_few_codes
 from tidegate.operators.join_aggregate.tuples import side_slots
 from tidegate.operators.schedule import NEVER_US, Int64s
 
 # Tuples that are worked on at once: enough that a block's fixed costs vanish, few enough for the processor's cache.
 BLOCK_ROWS = 1 << 17
+# Blocks are larger where there are more codes than so many for each tuple: a block goes over all of them.
+CODES_PER_ROW = 2
 
 
 def step(state: State, batch: pa.RecordBatch | pa.Table) -> tuple[State, pa.Table]:
@@ -34,7 +36,7 @@ def step(state: State, batch: pa.RecordBatch | pa.Table) -> tuple[State, pa.Tabl
     the next join, so that chains and stars need no more than the totals per key; the join's result is never formed.
 
     Args:
-        state: from ``start``, ``step`` or ``State.from_arrow``.
+        state: from ``start``, ``step`` or ``state_from_tables``.
         batch: rows of ``spec.input_schema`` in ascending order of ``arrival_us``, across batches too; the effective
             arrival time, max(arrival, event). Columns that a row's side does not own are ignored.
 
@@ -43,8 +45,8 @@ def step(state: State, batch: pa.RecordBatch | pa.Table) -> tuple[State, pa.Tabl
         the last arrival seen: a tuple that arrives at ``emit_us`` still belongs, so only then is the window complete.
         Rows ascend by window_index, then group (NULL group last). Groups without pairs are not among them.
         ``<slot>_count``: pairs in which the slot's value is not NULL (COUNT(*): all pairs); ``_sum``, ``_min`` and
-        ``_max`` are NULL where that is 0. Partials of disjoint hash partitions of a class that all sides share
-        combine by adding counts and sums and taking extremes.
+        ``_max`` are NULL where that is 0. Partials of disjoint hash partitions of a class that all sides share are put
+        together by ``combined``.
 
     Raises:
         ValueError: rows out of order, a missing column, a side that is not declared.
@@ -59,8 +61,7 @@ def step(state: State, batch: pa.RecordBatch | pa.Table) -> tuple[State, pa.Tabl
 
     **Guarantee.** Exact: sums of doubles are kept without rounding and rounded once, to the nearest double, so that
     the same tuples give the same bytes in any order of arrival and any division into batches, with the state saved
-    and loaded in between or not. Divided into other hash partitions the sums of doubles may differ by the rounding
-    of the partitions' sums, the rest does not.
+    and loaded in between or not. Hash partitions that answer ``in_parts`` give them too, once ``combined``.
 
     >>> from tidegate.operators.join_aggregate import Measure, Side, Spec, start
     >>> from tidegate.operators.schedule import Schedule
@@ -83,7 +84,13 @@ def step(state: State, batch: pa.RecordBatch | pa.Table) -> tuple[State, pa.Tabl
 
 
 def advance(state: State, until_us: int) -> tuple[State, pa.Table]:
-    """Answer the windows whose ``emit_us`` lies before ``until_us``: no tuple arrives before it any more."""
+    """Answer the windows whose ``emit_us`` lies before ``until_us``: no tuple arrives before it any more.
+
+    Live mode calls it as the clock goes, so that windows are answered without waiting for the next tuple: with now,
+    or with now + 1 if no tuple that arrives now is still on its way. Later tuples must not arrive before ``until_us``.
+
+    **Cost**: that of ``step`` without tuples; nothing if no window is due.
+    """
     nothing = state.plan.spec.input_schema.empty_table()
     return _answered(state, nothing, max(until_us, state.last_arrival_us))
 
@@ -93,7 +100,7 @@ def finish(state: State) -> tuple[State, pa.Table]:
     return advance(state, NEVER_US)
 
 
-def rebatched(batches: Iterable[pa.RecordBatch], rows: int = BLOCK_ROWS) -> Iterator[pa.Table]:
+def rebatched(batches: Iterable[pa.RecordBatch], rows: int = 2 * BLOCK_ROWS) -> Iterator[pa.Table]:
     """Put batches together until they have so many rows: small ones cost more in ``step``, and answer no more.
 
     >>> batch = pa.record_batch({"x": [1, 2]})
@@ -117,7 +124,8 @@ def _answered(state: State, table: pa.Table, last_arrival_us: int) -> tuple[Stat
     schedule, answers = state.plan.schedule, [state.plan.spec.output_schema.empty_table()]
     complete = int(np.searchsorted(schedule.emit_us, last_arrival_us, side="left"))
     arrival_us, taken = int64s(table.column("arrival_us")), 0
-    for upto, window in blocks(arrival_us, schedule, state.next_window, complete, BLOCK_ROWS):
+    rows_at_once = max(BLOCK_ROWS, codes_given(state) // CODES_PER_ROW)
+    for upto, window in blocks(arrival_us, schedule, state.next_window, complete, rows_at_once):
         state, rows = _answer_up_to(absorbed(state, table.slice(taken, upto - taken)), window)
         answers.append(rows)
         taken = upto

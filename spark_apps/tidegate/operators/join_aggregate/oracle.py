@@ -55,4 +55,5 @@ def _join(spec: Spec, combination: Sequence[dict[str, Any]]) -> dict[str, Any] |
             joined[name] = row[name]
         joined.update({name: row[name] for name in side.groups})
         joined.update({measure.slot: row[measure.slot] for measure in spec.measures_of(side.alias)})
+    joined.update({group: joined[name] for group, name in spec.class_groups})
     return joined

@@ -7,6 +7,8 @@ from typing import Literal
 
 import pyarrow as pa
 
+# Σ units · 2^exponent.
+PARTS = pa.list_(pa.struct([pa.field("exponent", pa.int32()), pa.field("units", pa.int64())]))
 Function = Literal["count", "sum", "avg", "min", "max"]
 
 
@@ -17,7 +19,7 @@ class Side:
     Args:
         alias: its name, as in the schedule's ``lower_us``.
         classes: the join-class slots (``j0`` …) that it has a column of; sides that share a class are joined on it.
-        groups: the group slots (``g0`` …) whose values come from it.
+        groups: the group slots (``g0`` …) whose values come from it, but for those that are a class's.
     """
 
     alias: str
@@ -41,7 +43,11 @@ class Spec:
     Args:
         sides: the aliases; the batch's column ``side`` holds the index into it.
         aggregates: the measures, in the order in which their partials come out.
-        columns: Arrow types of the slot columns j*, g* and a* (COUNT(*) has no column).
+        columns: Arrow types of the slot columns j*, g* and a* (COUNT(*) has no column, nor a group that is a class).
+        class_groups: (group slot, class slot): the group's values are the class's, which has them in every joined
+            tuple. It then costs nothing: batches have no column for it, and the join needs no codes of its own.
+        in_parts: sums come out unrounded, as (exponent, units) of the powers of two that they consist of, so that
+            ``combined`` can add up those of several hash partitions.
 
     >>> spec = Spec(
     ...     sides=(Side("d", classes=("j0",), groups=("g0",)), Side("w", classes=("j0",))),
@@ -52,19 +58,32 @@ class Spec:
     ['side', 'event_us', 'arrival_us', 'j0', 'g0', 'a1']
     >>> spec.output_schema.names
     ['window_index', 'g0', 'pairs', 'a0_count', 'a1_count', 'a1_sum']
+    >>> by_key = Spec(
+    ...     sides=(Side("d", classes=("j0",)), Side("w", classes=("j0",))),
+    ...     aggregates=(Measure("a0", "count"),),
+    ...     columns=pa.schema([("j0", pa.string())]),
+    ...     class_groups=(("g0", "j0"),),
+    ... )
+    >>> by_key.input_schema.names, by_key.output_schema.names
+    (['side', 'event_us', 'arrival_us', 'j0'], ['window_index', 'g0', 'pairs', 'a0_count'])
     """
 
     sides: tuple[Side, ...]
     aggregates: tuple[Measure, ...]
     columns: pa.Schema
+    class_groups: tuple[tuple[str, str], ...] = ()
+    in_parts: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a spec that contradicts itself."""
         if not self.sides:
             raise ValueError("Spec: no sides")
         aliases = [side.alias for side in self.sides]
-        slots = [*self.classes, *self.groups, *(m.slot for m in self.aggregates if m.alias is not None)]
-        for name, values in (("alias", aliases), ("group slot", [g for s in self.sides for g in s.groups])):
+        slots = [*self.classes, *self._own_groups, *(m.slot for m in self.aggregates if m.alias is not None)]
+        unknown = [name for _, name in self.class_groups if name not in self.classes]
+        if unknown:
+            raise ValueError(f"Spec: groups by classes {unknown} that no side has; there are {list(self.classes)}")
+        for name, values in (("alias", aliases), ("group slot", list(self.groups))):
             if len(set(values)) < len(values):
                 raise ValueError(f"Spec: {name} named twice in {values}")
         if len({m.slot for m in self.aggregates}) < len(self.aggregates):
@@ -89,7 +108,18 @@ class Spec:
     @property
     def groups(self) -> tuple[str, ...]:
         """The group slots in the order of their names' numbers: g0, g1 … as the query names them."""
-        return tuple(sorted((name for side in self.sides for name in side.groups), key=lambda n: (len(n), n)))
+        names = [*self._own_groups, *(name for name, _ in self.class_groups)]
+        return tuple(sorted(names, key=lambda n: (len(n), n)))
+
+    @property
+    def group_keys(self) -> dict[str, str]:
+        """Group slot → the slot that has its values: a class, or itself."""
+        classes = dict(self.class_groups)
+        return {name: classes.get(name, name) for name in self.groups}
+
+    @property
+    def _own_groups(self) -> tuple[str, ...]:
+        return tuple(name for side in self.sides for name in side.groups)
 
     def measures_of(self, alias: str) -> tuple[Measure, ...]:
         """The measures over a column of that alias."""
@@ -102,7 +132,8 @@ class Spec:
     @property
     def input_schema(self) -> pa.Schema:
         """What a batch must hold (other columns are ignored, other types are cast)."""
-        slots = [*self.classes, *self.groups, *(m.slot for m in self.aggregates if m.alias is not None)]
+        own_groups = [name for name in self.groups if name in self._own_groups]
+        slots = [*self.classes, *own_groups, *(m.slot for m in self.aggregates if m.alias is not None)]
         return pa.schema(
             [
                 pa.field("side", pa.int8()),
@@ -123,12 +154,12 @@ class Spec:
     def output_schema(self) -> pa.Schema:
         """The partial answers: one row per window and group that has pairs."""
         fields = [pa.field("window_index", pa.int64())]
-        fields += [self.columns.field(slot) for slot in self.groups]
+        fields += [self.columns.field(key).with_name(slot) for slot, key in self.group_keys.items()]
         fields.append(pa.field("pairs", pa.int64()))
         for measure in self.aggregates:
             fields.append(pa.field(f"{measure.slot}_count", pa.int64()))
             if measure.function in ("sum", "avg"):
-                fields.append(pa.field(f"{measure.slot}_sum", self.sum_type(measure.slot)))
+                fields.append(pa.field(f"{measure.slot}_sum", PARTS if self.in_parts else self.sum_type(measure.slot)))
             elif measure.function in ("min", "max"):
                 name = f"{measure.slot}_{measure.function}"
                 fields.append(pa.field(name, self.columns.field(measure.slot).type))

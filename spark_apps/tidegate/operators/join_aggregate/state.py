@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.operators.join_aggregate.chains import cut
-from tidegate.operators.join_aggregate.codebook import Codebook, Combinations, orders_as_integers
+from tidegate.operators.join_aggregate.codebook import Codebook, orders_as_integers
+from tidegate.operators.join_aggregate.combinations import Combinations
 from tidegate.operators.join_aggregate.held import Held, renamed, without_the_late
 from tidegate.operators.join_aggregate.ledger import bytes_held
 from tidegate.operators.join_aggregate.running import Running
@@ -34,7 +35,8 @@ class Plan:
     """What follows from the query and its schedule alone.
 
     ``chain_of``: per window the chain that it belongs to. ``following``: per window the next one of its chain, or
-    their number. ``needed_from_us``: per side, ``Schedule.needed_from_us``.
+    their number. ``needed_from_us``: per side, ``Schedule.needed_from_us``; if the schedule has an open end, behind its
+    last window the latest start.
     """
 
     spec: Spec
@@ -42,9 +44,10 @@ class Plan:
     chain_of: Int64s
     following: Int64s
     needed_from_us: tuple[Int64s, ...]
+    open_end: bool = False
 
     @staticmethod
-    def of(spec: Spec, schedule: Schedule) -> Plan:
+    def of(spec: Spec, schedule: Schedule, open_end: bool = False) -> Plan:
         """The plan of a query.
 
         Raises:
@@ -59,7 +62,11 @@ class Plan:
         order = np.argsort(chain_of, kind="stable")
         same = chain_of[order[1:]] == chain_of[order[:-1]]
         following[order[:-1][same]] = order[1:][same]
-        return Plan(spec, schedule, chain_of, following, tuple(schedule.needed_from_us(alias) for alias in aliases))
+        needed_from_us = [schedule.needed_from_us(alias) for alias in aliases]
+        if open_end:
+            for needed, alias in zip(needed_from_us, aliases, strict=True):
+                needed[-1] = schedule.lower_us[alias].max(initial=BEFORE_ALL_US)
+        return Plan(spec, schedule, chain_of, following, tuple(needed_from_us), open_end)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,47 +105,16 @@ class State:
             )
         return tuple(tables)
 
-    def to_arrow(self) -> pa.Table:
-        """The state as one Arrow table: the held tuples with their side, and its position in the schema's metadata."""
-        parts = [
-            held.add_column(0, "side", pa.array(np.full(held.num_rows, index, dtype=np.int8)))
-            for index, held in enumerate(self.held)
-        ]
-        position = {
-            "emit_us": self.answered_us[0],
-            "window_end_us": self.answered_us[1],
-            "last_arrival_us": self.last_arrival_us,
-            "peak_bytes": self.peak_bytes,
-        }
-        table = pa.concat_tables([saved_schema(self.plan.spec).empty_table(), *parts], promote_options="default")
-        return table.replace_schema_metadata({key: str(value) for key, value in position.items()})
 
-    @staticmethod
-    def from_arrow(table: pa.Table, spec: Spec, schedule: Schedule) -> State:
-        """The state that ``to_arrow`` saved, to go on with the windows after the last one that it had answered.
-
-        The schedule may have grown by later windows, and lost answered ones, since the state was saved; but nothing
-        comes back that the windows scheduled then did not need.
-
-        Raises:
-            ValueError: a window to answer lies before tuples that the state has already seen.
-        """
-        position = {key.decode(): int(value) for key, value in (table.schema.metadata or {}).items()}
-        answered_us = (position["emit_us"], position["window_end_us"])
-        schema = saved_schema(spec)
-        saved = table.replace_schema_metadata(None).select(schema.names).cast(schema).sort_by("arrival_us")
-        state = replace(
-            start(spec, schedule),
-            next_window=schedule.resume(answered_us, position["last_arrival_us"]),
-            answered_us=answered_us,
-            last_arrival_us=position["last_arrival_us"],
-            peak_bytes=position["peak_bytes"],
-        )
-        return absorbed(state, saved)
-
-
-def start(spec: Spec, schedule: Schedule) -> State:
+def start(spec: Spec, schedule: Schedule, open_end: bool = False) -> State:
     """The state before any tuple has been seen.
+
+    Args:
+        spec: what to answer.
+        schedule: the windows to answer.
+        open_end: whether later windows may be added when the state is loaded again: then what they can need is held
+            beyond the schedule's last window. They must not start before any window of this schedule does, nor be
+            answered before an arrival that the state has seen.
 
     Raises:
         ValueError: the schedule lacks the bounds of an alias.
@@ -150,7 +126,7 @@ def start(spec: Spec, schedule: Schedule) -> State:
             coded.append(measure.slot)
     books = {slot: Codebook.empty(spec.columns.field(slot).type) for slot in coded}
     combinations = {slots: Combinations.empty(slots) for slots in all_slots}
-    return State(Plan.of(spec, schedule), tuple(Held() for _ in spec.sides), books, combinations)
+    return State(Plan.of(spec, schedule, open_end), tuple(Held() for _ in spec.sides), books, combinations)
 
 
 def state_bytes(state: State) -> int:
@@ -161,12 +137,6 @@ def state_bytes(state: State) -> int:
         if tuples is not None:
             total += bytes_held(spec, side, tuples, state.books, state.combinations[side_slots(spec, side)])
     return total
-
-
-def saved_schema(spec: Spec) -> pa.Schema:
-    """The columns of a saved state."""
-    fields = {field.name: field for side in range(len(spec.sides)) for field in held_schema(spec, side)}
-    return pa.schema([pa.field("side", pa.int8()), *fields.values()])
 
 
 def absorbed(state: State, table: pa.Table) -> State:
@@ -184,7 +154,7 @@ def absorbed(state: State, table: pa.Table) -> State:
 
 def with_few_codes(state: State) -> State:
     """The state without the codes that no tuple has, if they have become many."""
-    if _codes(state) <= 2 * state.codes_kept + sum(map(len, state.sides)) // 8 + SPARE_CODES:
+    if codes_given(state) <= 2 * state.codes_kept + sum(map(len, state.sides)) // 8 + SPARE_CODES:
         return state
     slots = [side_slots(state.plan.spec, side) for side in range(len(state.sides))]
     sides, books, combinations, code_of, value_of = renamed(state.sides, slots, state.books, state.combinations)
@@ -194,8 +164,9 @@ def with_few_codes(state: State) -> State:
         moved = tuple(r.renamed(new, count, value_of) for r, new, count in zip(running, code_of, counts, strict=True))
         totals[chain] = (last, moved)
     fewer = replace(state, sides=tuple(sides), books=books, combinations=combinations, totals=totals)
-    return replace(fewer, codes_kept=_codes(fewer))
+    return replace(fewer, codes_kept=codes_given(fewer))
 
 
-def _codes(state: State) -> int:
+def codes_given(state: State) -> int:
+    """How many values and combinations have a code."""
     return sum(map(len, state.books.values())) + sum(len(b) for c in state.combinations.values() for b in c.books)

@@ -15,11 +15,11 @@ from tidegate.operators.arrivals import int64s
 from tidegate.operators.codes import NULL, decode
 from tidegate.operators.join_aggregate.codebook import (
     Codebook,
-    Combinations,
     as_ordered_integers,
     from_ordered_integers,
     orders_as_integers,
 )
+from tidegate.operators.join_aggregate.combinations import Combinations
 from tidegate.operators.join_aggregate.spec import Measure, Spec
 from tidegate.operators.schedule import NEVER_US, Int64s
 
@@ -95,9 +95,10 @@ def together(parts: Sequence[Tuples]) -> Tuples:
 
 
 def side_slots(spec: Spec, side: int) -> tuple[str, ...]:
-    """The slots whose values tell a side's tuples apart: its groups, and the classes that another side has too."""
+    """The slots that tell a side's tuples apart: its groups, and the classes that another side has or that group."""
     own = spec.sides[side]
     others = {name for index, other in enumerate(spec.sides) if index != side for name in other.classes}
+    others |= {name for _, name in spec.class_groups}
     return (*(name for name in own.classes if name in others), *own.groups)
 
 

@@ -1,6 +1,21 @@
 """The k best tuples of each sliding window of an out-of-order stream."""
 
 from tidegate.operators.top_k.operator import State, advance, finish, merge, start, state_bytes, step
+from tidegate.operators.top_k.saving import merged, split, state_from_tables, state_tables
 from tidegate.operators.top_k.spec import Spec, Term
 
-__all__ = ["Spec", "State", "Term", "advance", "finish", "merge", "start", "state_bytes", "step"]
+__all__ = [
+    "Spec",
+    "State",
+    "Term",
+    "advance",
+    "finish",
+    "merge",
+    "merged",
+    "split",
+    "start",
+    "state_bytes",
+    "state_from_tables",
+    "state_tables",
+    "step",
+]

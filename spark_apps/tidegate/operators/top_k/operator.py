@@ -22,7 +22,7 @@ class State:
 
     ``next_window``: index of the next window to answer. ``answered_us``: (emit_us, window_end_us) of the last one
     answered. ``last_arrival_us``: no tuple that arrives before it is still to come. ``peak_bytes``: the most that was
-    held at any answer.
+    held at any answer. ``open_end``: whether windows may be added behind the schedule's last (see ``start``).
     """
 
     spec: Spec
@@ -32,45 +32,24 @@ class State:
     answered_us: tuple[int, int] = (BEFORE_ALL_US, BEFORE_ALL_US)
     last_arrival_us: int = BEFORE_ALL_US
     peak_bytes: int = 0
-
-    def to_arrow(self) -> pa.Table:
-        """The state as one Arrow table: the candidates, and its position in the schema's metadata."""
-        position = {
-            "emit_us": self.answered_us[0],
-            "window_end_us": self.answered_us[1],
-            "last_arrival_us": self.last_arrival_us,
-            "peak_bytes": self.peak_bytes,
-        }
-        return self.candidates.replace_schema_metadata({key: str(value) for key, value in position.items()})
-
-    @staticmethod
-    def from_arrow(table: pa.Table, spec: Spec, schedule: Schedule) -> State:
-        """The state that ``to_arrow`` saved, to go on with the windows after the last one that it had answered.
-
-        The schedule may have grown by later windows, and lost answered ones, since the state was saved; but nothing
-        comes back that the windows scheduled then did not need.
-
-        Raises:
-            ValueError: a window to answer lies before tuples that the state has already seen, or bounds are not
-                multiples of the pane.
-        """
-        _check_panes(spec, schedule)
-        position = {key.decode(): int(value) for key, value in (table.schema.metadata or {}).items()}
-        answered_us = (position["emit_us"], position["window_end_us"])
-        next_window = schedule.resume(answered_us, position["last_arrival_us"])
-        candidates = table.select(spec.input_schema.names).replace_schema_metadata(None).cast(spec.input_schema)
-        last_arrival_us, peak_bytes = position["last_arrival_us"], position["peak_bytes"]
-        return State(spec, schedule, candidates, next_window, answered_us, last_arrival_us, peak_bytes)
+    open_end: bool = False
 
 
-def start(spec: Spec, schedule: Schedule) -> State:
+def start(spec: Spec, schedule: Schedule, open_end: bool = False) -> State:
     """The state before any tuple has been seen.
+
+    Args:
+        spec: what to answer.
+        schedule: the windows to answer.
+        open_end: whether later windows may be added when the state is loaded again: then what they can need is held
+            beyond the schedule's last window. They must not start before any window of this schedule does, nor be
+            answered before an arrival that the state has seen.
 
     Raises:
         ValueError: the schedule lacks the alias' bounds, or bounds are not multiples of the pane.
     """
     _check_panes(spec, schedule)
-    return State(spec, schedule, spec.input_schema.empty_table())
+    return State(spec, schedule, spec.input_schema.empty_table(), open_end=open_end)
 
 
 def step(state: State, batch: pa.RecordBatch | pa.Table) -> tuple[State, pa.Table]:
@@ -81,7 +60,7 @@ def step(state: State, batch: pa.RecordBatch | pa.Table) -> tuple[State, pa.Tabl
     the k best of the candidates in it; as many windows may wait for their slack at once as there are.
 
     Args:
-        state: from ``start``, ``step`` or ``State.from_arrow``.
+        state: from ``start``, ``step`` or ``state_from_tables``.
         batch: rows of ``spec.input_schema`` in ascending order of ``arrival_us``, across batches too; the effective
             arrival time, max(arrival, event). No NaN among the scores.
 
@@ -120,7 +99,11 @@ def step(state: State, batch: pa.RecordBatch | pa.Table) -> tuple[State, pa.Tabl
 
 
 def advance(state: State, until_us: int) -> tuple[State, pa.Table]:
-    """Answer the windows whose ``emit_us`` lies before ``until_us``: no tuple arrives before it any more."""
+    """Answer the windows whose ``emit_us`` lies before ``until_us``: no tuple arrives before it any more.
+
+    Live mode calls it as the clock goes, so that windows are answered without waiting for the next tuple: with now,
+    or with now + 1 if no tuple that arrives now is still on its way. Later tuples must not arrive before ``until_us``.
+    """
     until_us = max(until_us, state.last_arrival_us)
     complete = int(np.searchsorted(state.schedule.emit_us, until_us, side="left"))
     nothing = state.spec.input_schema.empty_table()
@@ -167,12 +150,14 @@ def _answer_up_to(state: State, fresh: pa.Table, complete: int) -> tuple[State, 
     """Answer the windows ``state.next_window`` … ``complete`` − 1, taking in fresh tuples as each one needs them."""
     spec, schedule = state.spec, state.schedule
     lower_us, needed_from_us = schedule.lower_us[spec.alias], schedule.needed_from_us(spec.alias)
+    if state.open_end:
+        needed_from_us[-1] = lower_us.max(initial=BEFORE_ALL_US)
     arrival_us, taken = int64s(fresh.column("arrival_us")), 0
     candidates, peak_bytes, answers = state.candidates, state.peak_bytes, []
     next_window = max(complete, state.next_window)
     for window in range(state.next_window, next_window):
         upto = int(np.searchsorted(arrival_us, schedule.emit_us[window], side="right"))
-        candidates = _candidates(spec, candidates, fresh.slice(taken, upto - taken), int(needed_from_us[window]))
+        candidates = best_of_panes(spec, candidates, fresh.slice(taken, upto - taken), int(needed_from_us[window]))
         taken = upto
         peak_bytes = max(peak_bytes, held_bytes(candidates))
         event_us = int64s(candidates.column("event_us"))
@@ -183,14 +168,14 @@ def _answer_up_to(state: State, fresh: pa.Table, complete: int) -> tuple[State, 
     answered_us = state.answered_us
     if next_window > state.next_window:
         answered_us = (int(schedule.emit_us[next_window - 1]), int(schedule.window_end_us[next_window - 1]))
-    candidates = _candidates(spec, candidates, fresh.slice(taken), int(needed_from_us[next_window]))
+    candidates = best_of_panes(spec, candidates, fresh.slice(taken), int(needed_from_us[next_window]))
     advanced = replace(
         state, candidates=candidates, next_window=next_window, answered_us=answered_us, peak_bytes=peak_bytes
     )
     return advanced, pa.concat_tables([spec.output_schema.empty_table(), *answers]).combine_chunks()
 
 
-def _candidates(spec: Spec, held: pa.Table, more: pa.Table, from_us: int) -> pa.Table:
+def best_of_panes(spec: Spec, held: pa.Table, more: pa.Table, from_us: int) -> pa.Table:
     """The k best per pane of what is held and what has come, from the first pane still needed on; best first."""
     both = held
     if more.num_rows:

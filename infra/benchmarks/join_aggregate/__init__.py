@@ -1,0 +1,1 @@
+"""The same continuous join-aggregate in Tidegate and in the engines that one could pick instead."""

@@ -1,0 +1,76 @@
+"""DuckDB on the same Parquet: one-shot, no watermark, no continuity."""
+
+from __future__ import annotations
+
+import os
+
+import duckdb
+import numpy as np
+from infra.benchmarks.join_aggregate.job import SECOND_US, Job, serve
+
+NAIVE = """
+WITH lefts AS (
+    SELECT key, value, unnest(range(p + 1, p + 1 + {width})) AS w
+    FROM (SELECT *, {pane} AS p FROM read_parquet('{left}'))
+), rights AS (
+    SELECT key, unnest(range(p + 1, p + 1 + {width})) AS w
+    FROM (SELECT *, {pane} AS p FROM read_parquet('{right}'))
+)
+SELECT w, COUNT(*) AS count, SUM(value) AS sum FROM lefts JOIN rights USING (key, w) WHERE w <= {windows} GROUP BY w
+"""
+"""Every tuple once for each of its windows; these are joined and counted."""
+
+DELTA = """
+WITH panes AS (
+    SELECT key, {pane} AS p, COUNT(*)::DOUBLE AS l, SUM(value) AS s, 0.0::DOUBLE AS r
+    FROM read_parquet('{left}') GROUP BY ALL
+    UNION ALL
+    SELECT key, {pane} AS p, 0.0::DOUBLE AS l, 0.0::DOUBLE AS s, COUNT(*)::DOUBLE AS r
+    FROM read_parquet('{right}') GROUP BY ALL
+), changes AS (
+    SELECT key, w, SUM(l) AS l, SUM(s) AS s, SUM(r) AS r FROM (
+        SELECT key, p + 1 AS w, l, s, r FROM panes
+        UNION ALL
+        SELECT key, p + 1 + {width} AS w, -l, -s, -r FROM panes WHERE p + 1 + {width} <= {windows}
+    ) GROUP BY key, w
+), totals AS (
+    SELECT w, l, s, r, SUM(l) OVER so_far AS ls, SUM(s) OVER so_far AS ss, SUM(r) OVER so_far AS rs FROM changes
+    WINDOW so_far AS (PARTITION BY key ORDER BY w ROWS UNBOUNDED PRECEDING)
+), deltas AS (
+    SELECT w, SUM(ls * rs - (ls - l) * (rs - r)) AS count, SUM(ss * rs - (ss - s) * (rs - r)) AS sum
+    FROM totals GROUP BY w
+)
+SELECT w, SUM(count) OVER so_far AS count, SUM(sum) OVER so_far AS sum FROM deltas
+WINDOW so_far AS (ORDER BY w ROWS UNBOUNDED PRECEDING)
+"""
+"""Signed changes per key and tick; running totals per key; what each changes in the product; running totals of that."""
+
+
+def start(job: Job) -> duckdb.DuckDBPyConnection:
+    """A connection in memory that may spill into the scratch folder."""
+    os.makedirs(job.scratch, exist_ok=True)
+    settings: dict[str, str | bool | int | float | list[str]] = {
+        "threads": os.cpu_count() or 1,
+        "temp_directory": job.scratch,
+        "memory_limit": "8GB",
+    }
+    return duckdb.connect(config=settings)
+
+
+def run(connection: duckdb.DuckDBPyConnection, job: Job) -> None:
+    """The form's query."""
+    sql = (NAIVE if job.form == "naive" else DELTA).format(
+        left=f"{job.side('left')}/*/*.parquet",
+        right=f"{job.side('right')}/*/*.parquet",
+        pane=f"(epoch_us(event_time) - {job.start_us}) // {job.every_s * SECOND_US}",
+        width=job.range_s // job.every_s,
+        windows=len(job.ends_us),
+    )
+    found = connection.execute(sql).fetchnumpy()
+    window, count, total = (np.asarray(column) for column in found.values())
+    ends_us = job.start_us + window * job.every_s * SECOND_US
+    (job.write if job.form == "naive" else job.write_changes)(ends_us, count, total)
+
+
+if __name__ == "__main__":
+    serve(start, run)

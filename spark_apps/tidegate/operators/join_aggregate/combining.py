@@ -1,0 +1,112 @@
+"""Partial answers of hash partitions put together without rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.operators.arrivals import int64s
+from tidegate.operators.join_aggregate.codebook import as_ordered_integers, from_ordered_integers, orders_as_integers
+from tidegate.operators.join_aggregate.exact import INFINITY, MINUS_INFINITY, NAN, PART_BITS, Part, integers, rounded
+from tidegate.operators.join_aggregate.spec import Measure, Spec
+from tidegate.operators.schedule import Int64s
+
+# Beyond the exponents of all doubles: what a part that is no power of two is called in a column of integers.
+_NAMED: Mapping[Part, int] = {NAN: 1 << 20, INFINITY: 1 << 21, MINUS_INFINITY: 1 << 22}
+_NAMES = {number: name for name, number in _NAMED.items()}
+
+
+def as_lists(parts: Mapping[Part, Int64s], rows: int, kind: pa.DataType) -> pa.Array:
+    """Sums in parts (see ``exact``) as a column of lists of (exponent, units)."""
+    exponents = np.array([_NAMED.get(part, part) for part in parts], dtype=np.int32)
+    units = np.stack(list(parts.values()), axis=1).ravel() if parts else np.zeros(0, dtype=np.int64)
+    pairs = pa.StructArray.from_arrays(
+        [pa.array(np.tile(exponents, rows)), pa.array(units)], fields=list(kind.value_type)
+    )
+    return pa.ListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int32) * len(parts)), pairs, type=kind)
+
+
+def combined(spec: Spec, partials: pa.Table) -> pa.Table:
+    """The answers that the partial answers of disjoint hash partitions make together.
+
+    Args:
+        spec: the query, ``in_parts``.
+        partials: rows of ``spec.output_schema`` of all partitions that answered these windows, in any order.
+
+    Returns:
+        Rows of the output schema with sums rounded once, ascending by window.
+
+    **Cost**: O(rows · parts of a sum).
+    **Guarantee**: the bytes of one partition's answers, however many there were.
+
+    >>> from tidegate.operators.join_aggregate import Measure, Side, Spec
+    >>> spec = Spec((Side("d"),), (Measure("a0", "sum", "d"),), pa.schema([("a0", pa.float64())]), in_parts=True)
+    >>> part = {"window_index": [0], "pairs": [1], "a0_count": [1]}
+    >>> sums = [[{"exponent": 0, "units": 2**53}], [{"exponent": 0, "units": 1}], [{"exponent": 0, "units": 1}]]
+    >>> rows = [pa.table({**part, "a0_sum": [units]}, schema=spec.output_schema) for units in sums]
+    >>> combined(spec, pa.concat_tables(rows))["a0_sum"].to_pylist()  # 2^53 + 1 is no double, 2^53 + 2 is one
+    [9007199254740994.0]
+    """
+    keys = ["window_index", *spec.groups]
+    rows = partials.append_column("_row", pa.array(np.arange(len(partials))))
+    grouped = rows.group_by(keys, use_threads=False).aggregate([("_row", "list"), ("pairs", "sum")])
+    group = np.empty(len(partials), dtype=np.int64)
+    members = _one(grouped.column("_row_list"))
+    group[int64s(members.flatten())] = np.repeat(np.arange(len(grouped)), np.diff(members.offsets.to_numpy()))
+    output = replace(spec, in_parts=False).output_schema
+    columns = {name: grouped.column(name) for name in keys}
+    columns["pairs"] = grouped.column("pairs_sum")
+    for measure in spec.aggregates:
+        name = f"{measure.slot}_count"
+        counts = np.zeros(len(grouped), dtype=np.int64)
+        np.add.at(counts, group, int64s(partials.column(name)))
+        columns[name] = pa.array(counts)
+        if measure.function in ("sum", "avg"):
+            name = f"{measure.slot}_sum"
+            parts = _added(_one(partials.column(name)), group, len(grouped))
+            whole = pa.types.is_integer(spec.sum_type(measure.slot))
+            columns[name] = pa.array((integers if whole else rounded)(parts, len(grouped)), mask=counts == 0)
+        elif measure.function in ("min", "max"):
+            name = f"{measure.slot}_{measure.function}"
+            columns[name] = _extreme(measure, _one(partials.column(name)), group, counts == 0)
+    table = pa.table([columns[f.name] for f in output], schema=output)
+    return table.take(np.argsort(int64s(table.column("window_index")), kind="stable"))
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+def _added(lists: pa.Array, group: Int64s, groups: int) -> dict[Part, Int64s]:
+    """The parts of each group's sum, each unit taken in two halves, so that no addition overflows."""
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
+    owner = np.repeat(group, lengths)
+    pairs = lists.flatten()
+    exponent, units = int64s(pairs.field("exponent")), int64s(pairs.field("units"))
+    parts: dict[Part, Int64s] = {}
+    for number in np.unique(exponent).tolist():
+        own = exponent == number
+        name: Part = _NAMES.get(number, number)
+        halves = {name: units[own]}
+        if isinstance(name, int):
+            halves = {name: units[own] & ((1 << PART_BITS) - 1), name + PART_BITS: units[own] >> PART_BITS}
+        for part, values in halves.items():
+            np.add.at(parts.setdefault(part, np.zeros(groups, dtype=np.int64)), owner[own], values)
+    return parts
+
+
+def _extreme(measure: Measure, column: pa.Array, group: Int64s, none: np.ndarray) -> pa.Array:
+    if orders_as_integers(column.type):
+        some = column.is_valid().to_numpy(zero_copy_only=False)
+        keys, pick = as_ordered_integers(column), np.minimum if measure.function == "min" else np.maximum
+        limits = np.iinfo(np.int64)
+        best = np.full(len(none), limits.max if measure.function == "min" else limits.min, dtype=np.int64)
+        pick.at(best, group[some], keys[some])
+        return from_ordered_integers(np.where(none, 0, best), column.type, none)
+    table = pa.table({"group": group, "value": column}).group_by("group", use_threads=False)
+    found = table.aggregate([("value", measure.function)]).sort_by("group")
+    return _one(found.column(f"value_{measure.function}"))
