@@ -241,7 +241,9 @@ def print_memory(console: Console, account: Account) -> None:
         bar = f"[{'green' if share <= 1 else 'red'}]{'█' * filled}[/][dim]{'░' * (20 - filled)}[/dim] {share:.0%}"
         memory.add_row(name, show_bytes(peak), show_bytes(budget), bar)
     shares = ", ".join(f"{share:.0%} at level {level}" for level, share in account.level_shares().items())
-    section(console, "Memory", memory, f"Of the time {shares} (A: exact, B and C: within the promised error, C in turns).")
+    section(
+        console, "Memory", memory, f"Of the time {shares} (A: exact, B and C: within the promised error, C in turns)."
+    )
 
 
 def print_refused(console: Console, account: Account) -> None:

@@ -6,9 +6,10 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 
-from tidegate.apps.launcher import add_range_arguments, guarded, instant
+from tidegate.apps.launcher import add_range_arguments, duration_s, guarded, instant
 from tidegate.apps.run import STAGES
 from tidegate.declarations.errors import UserError
 
@@ -66,11 +67,29 @@ def _parser() -> argparse.ArgumentParser:
         "run the stages for every interval of a range, in one Spark session",
         "tidegate run dags/pipelines/flights --warehouse warehouse --from 2013-02-07 --to 2013-02-08\n"
         "  tidegate run dags/pipelines/flights --warehouse warehouse --from 2013-02-07T05 --to 2013-02-07T06 "
-        "--stage ingest --stage top_k",
+        "--stage ingest --stage top_k\n"
+        "  tidegate run dags/pipelines/flights --warehouse warehouse --from 2013-02-07 --live --every 10s",
     )
-    add_range_arguments(run)
+    add_range_arguments(run, end_needed=False)
     run.add_argument(
         "--stage", action="append", choices=STAGES, metavar="NAME", help=f"only these: {', '.join(STAGES)}"
+    )
+    run.add_argument(
+        "--live",
+        action="store_true",
+        help="answer as files land, until --to (without it: until stopped); started again it goes on where it stood; "
+        "at an interval's end its stages run (all but publish; with --stage those named and those that the next "
+        "interval needs)",
+    )
+    run.add_argument(
+        "--every", type=duration_s, default=10.0, metavar="TIME", help="with --live: how often to look (default 10s)"
+    )
+    run.add_argument(
+        "--patience",
+        type=duration_s,
+        metavar="TIME",
+        help="with --live: how long to wait for a stream that stays away once arrivals on another have passed it "
+        "(default: one interval; for ever for a stream with missing_file: error)",
     )
     run.set_defaults(action=_run)
 
@@ -123,12 +142,13 @@ def _validate(arguments: argparse.Namespace) -> None:
 
 def _explain(arguments: argparse.Namespace) -> None:
     from tidegate.apps.memory_ladder import needs, render
+    from tidegate.apps.query_work import query_work
     from tidegate.declarations import load_pipeline
     from tidegate.declarations.explain import describe
 
     pipeline = load_pipeline(arguments.pipeline)
     print(describe(pipeline))
-    print()
+    print(query_work(pipeline))
     print(render(needs(pipeline)))
 
 
@@ -152,10 +172,21 @@ def _run(arguments: argparse.Namespace) -> None:
     from tidegate.hosts.context import RunContext
     from tidegate.hosts.intervals import intervals_between
 
+    if arguments.end is None and not arguments.live:
+        raise UserError("--to is missing: give the last interval's end, or --live to go on until stopped")
     pipeline = load_pipeline(arguments.pipeline)
-    intervals = intervals_between(pipeline, arguments.start, arguments.end)
+    end = arguments.end or arguments.start + timedelta(seconds=pipeline.interval_s)
+    intervals = intervals_between(pipeline, arguments.start, end)
     with RunContext(pipeline, arguments.warehouse, cold_start=arguments.cold_start) as context:
-        run(context, intervals, arguments.stage or STAGES)
+        if not arguments.live:
+            run(context, intervals, arguments.stage or STAGES)
+            return
+        from tidegate.apps.live import Live
+
+        end_us = None if arguments.end is None else intervals[-1].end_us
+        stages = arguments.stage or ()
+        with Live(context, intervals[0], end_us, stages, arguments.every, arguments.patience) as live:
+            live.run()
 
 
 def _history(arguments: argparse.Namespace) -> None:

@@ -26,7 +26,7 @@ from tidegate.declarations.models import Pipeline, Stream, from_us
 from tidegate.hosts import planner
 from tidegate.hosts.context import RunContext, StageRun
 from tidegate.hosts.intervals import Interval, interval_at, interval_holding, interval_labelled, label_format
-from tidegate.hosts.records import parse, read_stream
+from tidegate.hosts.records import parse, read_files
 from tidegate.hosts.session import suit_to_size
 from tidegate.hosts.sources import SourceFile, expected_files, header_of, modified_at
 
@@ -124,7 +124,7 @@ def _read(spark: SparkSession, listing: _Listing, stage: StageRun) -> DataFrame 
     folder = stage.commit.folder / "parsed" / listing.stream.name
     for number, ((header, _), files) in enumerate(listing.by_header.items()):
         query = (
-            parse(listing.stream, read_stream(spark, listing.stream, files, header))
+            parse(listing.stream, read_files(spark.readStream, listing.stream, files, header))
             .writeStream.format("parquet")
             .option("path", str(folder / str(number)))
             .option("checkpointLocation", str(stage.commit.folder / "checkpoints" / listing.stream.name / str(number)))

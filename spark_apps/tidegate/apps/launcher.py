@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
+from tidegate.declarations.units import UnreadableError, read_duration_us
 from tidegate.hosts.context import RunContext
 from tidegate.hosts.intervals import Interval, intervals_between
 
@@ -25,12 +26,25 @@ def instant(text: str) -> datetime:
     return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
 
 
-def add_range_arguments(parser: argparse.ArgumentParser) -> None:
+def duration_s(text: str) -> float:
+    """A duration as seconds, written as in a pipeline (10 seconds, 5 minutes), or shortly: 10s, 5m, 1h."""
+    short = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}.get(text[-1:])
+    spelled = f"{text[:-1]} {short}" if short is not None and text[-2:-1].isdigit() else text
+    try:
+        seconds = read_duration_us(spelled) / 1e6
+    except UnreadableError as error:
+        raise argparse.ArgumentTypeError(f"{error.message}: write it like 10s, 5m or '10 seconds'") from None
+    if seconds <= 0:
+        raise argparse.ArgumentTypeError(f"'{text}' is no time: write it like 10s, 5m or '10 seconds'")
+    return seconds
+
+
+def add_range_arguments(parser: argparse.ArgumentParser, end_needed: bool = True) -> None:
     """The arguments that every stage takes."""
     parser.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR", help="folder with pipeline.yml and queries/")
     parser.add_argument("--warehouse", type=Path, required=True, metavar="DIR", help="where the tables are")
     parser.add_argument("--from", dest="start", type=instant, required=True, metavar="T", help="first interval's start")
-    parser.add_argument("--to", dest="end", type=instant, required=True, metavar="T", help="last interval's end")
+    parser.add_argument("--to", dest="end", type=instant, required=end_needed, metavar="T", help="last interval's end")
     parser.add_argument("--cold-start", action="store_true", help="begin anew here, though earlier intervals exist")
 
 

@@ -46,7 +46,7 @@ ARRIVALS_SCHEMA = pa.schema(
         ("bytes", pa.float64()),
     ]
 )
-_FIRST_SCHEMA = pa.schema([("stream", pa.string()), ("first_arrival_us", pa.int64())])
+FIRST_SCHEMA = pa.schema([("stream", pa.string()), ("first_arrival_us", pa.int64())])
 
 
 def tuple_bytes(pipeline: Pipeline, stream: Stream) -> SparkColumn:
@@ -75,7 +75,7 @@ def put_arrivals(context: RunContext, stage: StageRun, intervals: Sequence[Inter
             if stream.name not in first and len(arrived):
                 first[stream.name] = arrived[0].as_py()
         stage.commit.put_state(ARRIVALS, interval, own)
-        began = pa.table({"stream": list(first), "first_arrival_us": list(first.values())}, schema=_FIRST_SCHEMA)
+        began = pa.table({"stream": list(first), "first_arrival_us": list(first.values())}, schema=FIRST_SCHEMA)
         stage.commit.put_state(FIRST_ARRIVALS, interval, began)
 
 
@@ -102,11 +102,7 @@ def plan(context: RunContext, stage: StageRun, intervals: Sequence[Interval]) ->
     query_plans = {} if in_effect is None else {row["query"]: row for row in in_effect.to_pylist()}
     state: ControllerState | None = None
     for interval in intervals:
-        spec = ControllerSpec.from_pipeline(
-            pipeline,
-            slack_widths_s=widths.slack_widths_s(interval.start_us),
-            slacks_s={q.id: slacks.pending_s(q, interval.start_us) for q in pipeline.queries},
-        )
+        spec = controller_spec(pipeline, slacks, widths, interval)
         if state is None:
             state = ControllerState.initial(spec) if saved is None else ControllerState.from_arrow(saved, spec)
         arrived = warehouse.read_state(ARRIVALS, interval.label)
@@ -122,6 +118,17 @@ def plan(context: RunContext, stage: StageRun, intervals: Sequence[Interval]) ->
         known = [query_plans[q.id] for q in pipeline.queries if q.id in query_plans]
         stage.commit.put_state(QUERY_PLANS, interval, pa.Table.from_pylist(known, schema=schema))
         stage.record(interval, rows_out=len(advanced.plans), peak_state_bytes=_peak_bytes(rates))
+
+
+def controller_spec(
+    pipeline: Pipeline, slacks: SlackHistory, widths: SlackWidths, interval: Interval
+) -> ControllerSpec:
+    """What an interval is planned with: what was learnt up to its start."""
+    return ControllerSpec.from_pipeline(
+        pipeline,
+        slack_widths_s=widths.slack_widths_s(interval.start_us),
+        slacks_s={q.id: slacks.pending_s(q, interval.start_us) for q in pipeline.queries},
+    )
 
 
 def _by_stream(pipeline: Pipeline, arrived: pa.Table) -> Mapping[str, Arrivals]:

@@ -14,10 +14,11 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from tidegate.declarations.models import Column, Stream
 from tidegate.declarations.tables import STREAM_KEYS
@@ -27,11 +28,13 @@ _CORRUPT = "_corrupt"
 _META = ("_file", "_modified_us")
 
 
-def read_stream(
-    spark: SparkSession, stream: Stream, files: Sequence[SourceFile], header: tuple[str, ...] | pa.Schema
+def read_files(
+    reader: DataFrameReader | DataStreamReader,
+    stream: Stream,
+    files: Sequence[SourceFile],
+    header: tuple[str, ...] | pa.Schema,
 ) -> DataFrame:
-    """A streaming DataFrame of the files' raw records; all files share one header."""
-    reader = spark.readStream
+    """A DataFrame of the files' raw records, streaming if the reader is; all files share one header."""
     if stream.format == "jsonl":
         frame = reader.format("text").load(as_glob(files))
     elif stream.format == "csv":

@@ -1,0 +1,135 @@
+"""The part of ``tidegate explain`` that tells how each query is worked out: keys, joins, panes, state, cost."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from tidegate.apps.readable import format_bytes, format_seconds
+from tidegate.declarations.models import Pipeline, Query, Window
+from tidegate.declarations.tables import schema
+from tidegate.hosts.answers import ROWS_OF_ONE_TASK
+from tidegate.hosts.queries import aggregate_spec, only_spark_computes
+
+_LABEL = 10
+_TEXT_BYTES = 16
+
+
+def query_work(pipeline: Pipeline, columns: int = 100) -> str:
+    """How every query runs, at the declared rates, as plain text."""
+    lines = ["How each query runs (at the declared rates)"]
+    for query in pipeline.queries:
+        lines += ["", f"  {query.id}"]
+        for label, text in _facts(pipeline, query):
+            wrapped = textwrap.wrap(text, columns - _LABEL - 4) or [""]
+            lines.append(f"    {label:<{_LABEL}}{wrapped[0]}")
+            lines += [" " * (_LABEL + 4) + line for line in wrapped[1:]]
+    return "\n".join(lines) + "\n"
+
+
+def _facts(pipeline: Pipeline, query: Query) -> list[tuple[str, str]]:
+    facts = [("keys", _keys(query)), ("joins", _joins(query))] if len(query.windows) > 1 else []
+    facts += [("panes", _panes(pipeline, query)), ("state", _state(pipeline, query)), ("cost", _cost(query))]
+    return [*facts, ("read by", _reader(pipeline, query))]
+
+
+def _keys(query: Query) -> str:
+    joined = [" = ".join(f"{alias}.{column}" for alias, column in c.columns) for c in query.join_classes]
+    return "; ".join(joined) if joined else "none: every tuple meets every other"
+
+
+def _joins(query: Query) -> str:
+    """The tree in which the sides' totals are joined, and by what each result is summed up before the next."""
+    sides = {
+        w.alias: {j.slot for j in query.join_classes if w.alias in {a for a, _ in j.columns}} for w in query.windows
+    }
+    names = {j.slot: j.columns[0][1] for j in query.join_classes}
+    wanted = {g.alias: f"{g.alias}.{g.column}" for g in query.group_by}
+    if all(keys == next(iter(sides.values())) for keys in sides.values()):
+        per = ", ".join(dict.fromkeys(f"{g.alias}.{g.column}" for g in query.group_by))
+        return f"{' × '.join(sides)} key by key" + (f", then summed up per {per}" if per else ", then summed up")
+    left = list(sides)
+    done, keys = left.pop(0), set(sides[next(iter(sides))])
+    held = [done]
+    while left:
+        alias = next((a for a in left if sides[a] & keys), left[0])
+        left.remove(alias)
+        on = ", ".join(sorted(names[s] for s in sides[alias] & keys)) or "nothing in common"
+        held.append(alias)
+        later = {slot for a in left for slot in sides[a]}
+        keys = (keys | sides[alias]) & later
+        kept = [names[s] for s in sorted(keys)] + [wanted[a] for a in held if a in wanted]
+        done = f"({done} ⋈ {alias} on {on}{' per ' + ', '.join(kept) if kept else ''})"
+    return done[1:-1]
+
+
+def _panes(pipeline: Pipeline, query: Query) -> str:
+    tick = format_seconds(pipeline.tick_s)
+    parts = [f"{w.alias} {math.ceil(w.range_s / pipeline.tick_s)}" for w in query.windows]
+    return f"{', '.join(parts)} of {tick}; widths change at their ends" if parts else ""
+
+
+def _state(pipeline: Pipeline, query: Query) -> str:
+    slack_s = pipeline.initial_slack_s if query.promised is not None else 0
+    if query.kind == "top_k":
+        panes = math.ceil((query.windows[0].range_s + slack_s) / pipeline.tick_s)
+        tuples = min(float(query.limit or 0) * panes, _tuples(pipeline, query.windows[0], slack_s))
+        return f"at most {tuples:.4g} candidates, the {query.limit} best of each pane"
+    total = sum(_tuples(pipeline, w, slack_s) * _bytes(pipeline, query, i) for i, w in enumerate(query.windows))
+    tuples = sum(_tuples(pipeline, w, slack_s) for w in query.windows)
+    waits = f" and a wait of {format_seconds(slack_s)}" if slack_s else ""
+    return f"about {format_bytes(total)}: {tuples:.4g} tuples in whole windows{waits}; nothing grows with the join"
+
+
+def _tuples(pipeline: Pipeline, window: Window, slack_s: float) -> float:
+    return float(pipeline.stream(window.stream).rate * (window.range_s + slack_s))
+
+
+def _bytes(pipeline: Pipeline, query: Query, side: int) -> float:
+    held = aggregate_spec(query).side_schema(side)
+    kinds = [field.type for field in held]
+    return sum(_TEXT_BYTES if pa.types.is_string(kind) else kind.bit_width / 8 for kind in kinds) + len(kinds) / 8
+
+
+def _cost(query: Query) -> str:
+    if query.kind == "top_k":
+        return "a comparison a tuple; a window's answer sorts its panes' candidates"
+    extremes = any(a.function in ("min", "max") for a in query.aggregates)
+    cost = "a tuple changes its key's running totals twice, when it comes and when it goes, however wide the window"
+    if extremes:
+        cost += "; MIN and MAX: times the logarithm of the windows answered at once"
+    slots = {
+        frozenset(j.slot for j in query.join_classes if w.alias in {a for a, _ in j.columns}) for w in query.windows
+    }
+    if len(slots) > 1:
+        cost += "; each change reaches the totals of the other sides that match it"
+    return cost
+
+
+def _reader(pipeline: Pipeline, query: Query) -> str:
+    rows = sum(pipeline.stream(name).rate for name in query.streams) * pipeline.interval_s
+    partitions = f"{pipeline.partitions} partitions"
+    if rows > ROWS_OF_ONE_TASK:
+        return f"Spark, {_spread(query, partitions)}: {rows:.3g} tuples an interval are too many for one task"
+    refused = only_spark_computes(query, {n: schema(pipeline, f"events_{n}") for n in query.streams})
+    if refused:
+        return f"Spark, {_spread(query, partitions)}: only Spark computes {_shown(refused)}"
+    return "one task, straight from the tables' files"
+
+
+def _spread(query: Query, partitions: str) -> str:
+    shared = [c for c in query.join_classes if {a for a, _ in c.columns} == {w.alias for w in query.windows}]
+    if query.kind == "top_k":
+        return f"in {partitions}"
+    if len(query.windows) == 1:
+        return f"in {partitions} by group" if query.group_by else "in one partition"
+    return (
+        f"in {partitions} by {shared[0].columns[0][1]}" if shared else "in one partition (no key that all sides share)"
+    )
+
+
+def _shown(expressions: Sequence[str]) -> str:
+    return ", ".join(e if len(e) <= 60 else f"{e[:57]}..." for e in expressions[:3])
