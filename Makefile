@@ -53,9 +53,11 @@ test-slow: setup ## Run the tests that take minutes each and are not part of `ma
 figures: setup ## Draw the papers' figures into .tidegate/figures: PNG, and the numbers as CSV
 	@$(BIN)/python -m infra.figures --out $(STATE)/figures --warehouse $(TIDEGATE_WAREHOUSE)
 
-bench: setup ## Measure what the README claims: the window planner, the learnt error-to-width map
+bench: setup ## Measure what the README claims: the window planner, the learnt error-to-width map, joins, top-k
 	@$(BIN)/python -m infra.benchmarks.window_sizing
 	@$(BIN)/python -m infra.benchmarks.error_width --out $(STATE)/error_width
+	@$(BIN)/python -m infra.benchmarks.top_k.operator
+	@$(BIN)/python -m infra.benchmarks.join_aggregate --engines numpy tidegate duckdb:delta spark_batch:delta --warm
 
 lint: setup ## Check style, types and the direction of imports
 	@$(BIN)/ruff check .

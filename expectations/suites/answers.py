@@ -38,7 +38,7 @@ def grain(query: Query, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
     """What tells a query's rows apart, as text; the row's number where the SELECT does not show its groups."""
     number = pc.cast(pa.array(range(rows.num_rows), pa.int64()), pa.string())
     if query.kind == "top_k":
-        keys = ["rank"]
+        keys = list(query.row_keys)
     else:
         shown = {output.expression.strip("`"): output.name for output in query.outputs}
         if any(group.slot not in shown for group in query.group_by):
@@ -115,7 +115,7 @@ def expectations(gxe: Any, pipeline: Pipeline, policy: Policy) -> list[Any]:
     rules = Rules(gxe, policy)
     length, horizon = pipeline.interval_s, pipeline.horizon_s
     rules.at_most("answer_values_known", "no null where the contract has a value", "nulls", 0)
-    rules.unique("answer_grain_unique", "one row a window and group (or rank)", ["interval", "table", "grain"])
+    rules.unique("answer_grain_unique", "one row a window and group (and rank)", ["interval", "table", "grain"])
     before_end = np.nextafter(length, 0)
     rules.between(
         "answer_emitted_in_interval", "emitted_at lies in the interval", "emitted_after_start_s", 0, before_end

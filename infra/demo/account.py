@@ -178,7 +178,7 @@ def print_answer(console: Console, account: Account, query: Query) -> None:
     names = [*(["rank"] if query.kind == "top_k" else []), *(o.name for o in query.outputs)]
     right = [n for n in names if rows and isinstance(rows[0][n], int | float)]
     shown = table(*names, right=right)
-    for row in sorted(rows, key=lambda r: r.get("rank", 0))[:10]:
+    for row in sorted(rows, key=lambda r: [str(r.get(key, "")).rjust(9) for key in query.row_keys])[:10]:
         shown.add_row(*(show(row[name]) for name in names))
     if rows:
         row = rows[0]

@@ -128,6 +128,10 @@ def sensors() -> Pipeline:
         accuracy=0.95,
         **common,
     )
+    by_group = by_sensor.group_by[0].model_copy(update={"alias": "readings"})
+    highest_each = highest.model_copy(
+        update={"id": "highest_of_each_sensor", "group_by": (by_group,), "description": "The highest of each."}
+    )
     return Pipeline(
         name="sensors",
         folder=Path("sensors"),
@@ -139,5 +143,5 @@ def sensors() -> Pipeline:
         memory_budget_bytes=4096,
         process_budget_bytes=3 * 2**30,
         streams=(readings, pumps),
-        queries=(by_sensor, total, hidden, highest),
+        queries=(by_sensor, total, hidden, highest, highest_each),
     )

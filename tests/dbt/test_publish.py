@@ -71,7 +71,9 @@ def test_answer_numbers_are_ranks_where_there_are_ranks(published: Published) ->
     rows = mart(published, "answers")
     assert {row["answer_number"] for row in rows if row["query"] == "highest"} == {1, 2, 3}
     assert all(row["answer_number"] == row["rank"] for row in rows if row["query"] == "highest")
-    assert all(row["rank"] is None for row in rows if row["query"] != "highest")
+    per_group = [row for row in rows if row["query"] == "highest_of_each_sensor"]
+    assert {(row["answer_number"], row["rank"]) for row in per_group} == {(1, 1), (2, 1), (3, 1)}
+    assert all(row["rank"] is None for row in rows if not row["query"].startswith("highest"))
 
 
 def test_widths_name_the_stream_and_the_range_of_each_alias(published: Published) -> None:

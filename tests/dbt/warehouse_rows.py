@@ -156,13 +156,13 @@ def _answers(random: Random, schema: pa.Schema, query: Query, window_end: Any) -
     held |= {"range_s": {w.alias: w.range_s for w in query.windows}}
     held |= {"coverage": 0.5 ** len(widths), "support_level": "B", "slack_s": 600.0}
     own = {name: value for name, value in held.items() if name in schema.names}
-    selected = {o.expression.strip("`"): o.name for o in query.outputs}
-    groups = [selected[g.slot] for g in query.group_by if g.slot in selected]
+    groups = [name for name in query.group_outputs if name is not None]
     count = 3 if query.kind == "top_k" or groups else 1
     rows = []
     for number in range(1, count + 1):
         row = {**_filled(random, schema), **own, **{group: f"group {number}" for group in groups}}
-        rows.append({**row, "rank": number} if query.kind == "top_k" else row)
+        # Of a top-k per group, the first of each group.
+        rows.append({**row, "rank": 1 if groups else number} if query.kind == "top_k" else row)
     return rows
 
 

@@ -86,9 +86,9 @@ GROUP BY t.symbol HAVING COUNT(*) > 2
 EVERY 20 SECONDS DURATION ['2024-03-01 10:05:00', '2024-03-01 10:20:00')
 """,
     "largest": """\
--- The five largest deals of the last half minute.
+-- The two largest deals in each symbol of the last half minute.
 SELECT symbol, price * size AS worth, dealt FROM trades [RANGE 30 SECONDS]
-ORDER BY size DESC, price LIMIT 5 ACCURACY 80% EVERY 10 SECONDS
+GROUP BY symbol ORDER BY size DESC, price LIMIT 2 ACCURACY 80% EVERY 10 SECONDS
 """,
 }
 

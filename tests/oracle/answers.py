@@ -37,7 +37,8 @@ def quoted(name: str) -> str:
 def group_outputs(query: Query) -> list[str]:
     """The columns of the answer that are made of GROUP BY columns alone; they tell its rows apart."""
     if query.kind == "top_k":
-        return []
+        columns = {g.column for g in query.group_by}
+        return [o.name for o in query.outputs if o.expression.strip("`") in columns]
     slots = {g.slot for g in query.group_by}
     return [o.name for o in query.outputs if slots_of(o.expression) and slots_of(o.expression) <= slots]
 
@@ -49,7 +50,7 @@ def slots_of(expression: str) -> set[str]:
 
 def key_columns(query: Query) -> list[str]:
     """The columns that name one row of an answer."""
-    return ["window_end", *(["rank"] if query.kind == "top_k" else group_outputs(query))]
+    return ["window_end", *group_outputs(query), *(["rank"] if query.kind == "top_k" else [])]
 
 
 def value_columns(query: Query) -> list[str]:
@@ -139,10 +140,11 @@ def top_k_sql(query: Query, folder: Path) -> str:
     terms = [f"({duck(o.expression)}) {'DESC' if o.descending else 'ASC'} NULLS LAST" for o in query.order_by]
     order = ", ".join([*terms, "event_time", "event_id"])
     outputs = [f"{duck(o.expression)} AS {quoted(o.name)}" for o in query.outputs if o.name != "event_id"]
+    parts = ", ".join(["window_end", *(f"tuples.{quoted(g.column)}" for g in query.group_by)])
     return f"""
     SELECT * FROM (
       SELECT window_end, tuples.event_id, {", ".join(outputs)},
-             row_number() OVER (PARTITION BY window_end ORDER BY {order}) AS rank
+             row_number() OVER (PARTITION BY {parts} ORDER BY {order}) AS rank
       FROM windows
       JOIN (SELECT * FROM {parquet(folder, f"events_{window.stream}")} WHERE {predicate}) AS tuples
         ON tuples.event_time >= windows.lower_{window.alias} AND tuples.event_time < windows.window_end

@@ -58,6 +58,7 @@ def told(folder: Path, sql: str, rate: float = 1.0) -> str:
             "joins (a ⋈ b on k per m, a.m) ⋈ c on m per a.m",
         ),
         ("SELECT v FROM a [10 MINUTES] ORDER BY v DESC LIMIT 3", "at most 30 candidates, the 3 best of each pane"),
+        ("SELECT v FROM a [10 MINUTES] GROUP BY v ORDER BY v LIMIT 3", "the 3 best of each pane and group (v)"),
         ("SELECT COUNT(*) FROM a [1 MINUTE] WHERE v > 2", "read by one task, straight from the tables' files"),
         ("SELECT COUNT(*) FROM a [1 MINUTE] WHERE UPPER(k) = 'X'", "only Spark computes UPPER(k) = 'X'"),
     ],

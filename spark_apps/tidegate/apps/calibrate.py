@@ -251,8 +251,9 @@ def _weights(query: Query, ends_us: Int64s) -> np.ndarray | None:
 
 
 def _truth_order(query: Query) -> list[tuple[str, str]]:
-    names = ("window_end", "rank") if query.kind == "top_k" else ("window_end", *(o.name for o in query.outputs))
-    return [(name, "ascending") for name in names]
+    """By what the truth is sorted: a total order of its rows."""
+    names = query.row_keys if query.kind == "top_k" else tuple(o.name for o in query.outputs)
+    return [(name, "ascending") for name in ("window_end", *names)]
 
 
 def judge(context: RunContext, intervals: Sequence[Interval]) -> None:

@@ -264,7 +264,9 @@ def _answers_mart(query: Query, schema: pa.Schema) -> Declaration:
 
 def _answer_grain(query: Query) -> tuple[str, list[Declaration]]:
     if query.kind == "top_k":
-        return "one row per window end and rank.", [_grain("window_end", "rank")]
+        within = [name for name in query.group_outputs if name is not None]
+        per = f", group ({', '.join(within)})" if within else ""
+        return f"one row per window end{per} and rank.", [_grain("window_end", *query.row_keys, nullable=within)]
     groups = {
         g.slot: next((o.name for o in query.outputs if o.expression.strip("`") == g.slot), None) for g in query.group_by
     }

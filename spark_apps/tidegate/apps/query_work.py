@@ -76,7 +76,11 @@ def _state(pipeline: Pipeline, query: Query) -> str:
     slack_s = pipeline.initial_slack_s if query.promised is not None else 0
     if query.kind == "top_k":
         panes = math.ceil((query.windows[0].range_s + slack_s) / pipeline.tick_s)
-        tuples = min(float(query.limit or 0) * panes, _tuples(pipeline, query.windows[0], slack_s))
+        tuples = _tuples(pipeline, query.windows[0], slack_s)
+        if query.group_by:
+            groups = ", ".join(g.column for g in query.group_by)
+            return f"at most {tuples:.4g} candidates, the {query.limit} best of each pane and group ({groups})"
+        tuples = min(float(query.limit or 0) * panes, tuples)
         return f"at most {tuples:.4g} candidates, the {query.limit} best of each pane"
     total = sum(_tuples(pipeline, w, slack_s) * _bytes(pipeline, query, i) for i, w in enumerate(query.windows))
     tuples = sum(_tuples(pipeline, w, slack_s) for w in query.windows)
@@ -96,7 +100,7 @@ def _bytes(pipeline: Pipeline, query: Query, side: int) -> float:
 
 def _cost(query: Query) -> str:
     if query.kind == "top_k":
-        return "a comparison a tuple; a window's answer sorts its panes' candidates"
+        return "a comparison a tuple; windows are answered from their panes' candidates, many at once"
     extremes = any(a.function in ("min", "max") for a in query.aggregates)
     cost = "a tuple changes its key's running totals twice, when it comes and when it goes, however wide the window"
     if extremes:

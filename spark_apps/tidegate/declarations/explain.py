@@ -85,7 +85,7 @@ def _query_lines(query: Query) -> list[str]:
         ("groups", ", ".join(f"{g.slot} = {slots[g.slot]}" for g in query.group_by)),
         ("aggregates", ", ".join(f"{a.slot} = {slots[a.slot]}" for a in query.aggregates)),
         ("having", query.having or ""),
-        ("best", f"{query.limit} by {', '.join(order)}" if order else ""),
+        ("best", f"{query.limit}{' of each group' if query.group_by else ''} by {', '.join(order)}" if order else ""),
         ("answer", "\n".join(_table([(o.name, o.type, o.expression) for o in query.outputs]))),
         ("promise", _promise(query)),
         ("every", show_duration(query.every_s)),

@@ -126,7 +126,7 @@ class Aggregate(Model):
 
 
 class GroupColumn(Model):
-    """One GROUP BY column, in a slot ``g0``, ``g1`` …"""
+    """One GROUP BY (or PARTITION BY) column, in a slot ``g0``, ``g1`` …"""
 
     slot: str
     alias: str
@@ -167,6 +167,7 @@ class Query(Model):
     """One continuous query.
 
     ``predicates``: alias → Spark SQL over that alias' bare column names, applied before the window.
+    ``group_by``: of a top-k, the columns by whose values it has ``limit`` best each; its outputs show them all.
     ``having``: Spark SQL over the slots (values as emitted). ``error``/``accuracy``: the promise as a fraction (0.02,
     0.95) or None. ``every_s``: the tick, seconds. ``active_from``/``active_to``: DURATION, half-open, or None.
     ``priority``: who is admitted first (largest) when memory does not bear all.
@@ -204,6 +205,18 @@ class Query(Model):
         for window in self.windows:
             ranges[window.stream] = max(ranges.get(window.stream, 0.0), window.range_s)
         return ranges
+
+    @property
+    def group_outputs(self) -> tuple[str | None, ...]:
+        """Of each group column the name of the answer's column that shows it, or None; a top-k shows them all."""
+        shown = {output.expression.strip("`"): output.name for output in self.outputs}
+        top_k = self.kind == "top_k"
+        return tuple(shown.get(group.column if top_k else group.slot) for group in self.group_by)
+
+    @property
+    def row_keys(self) -> tuple[str, ...]:
+        """Of a top-k, the answer's columns that tell a window's rows apart: its groups, then the rank."""
+        return (*(name for name in self.group_outputs if name is not None), "rank")
 
     @property
     def promised(self) -> float | None:

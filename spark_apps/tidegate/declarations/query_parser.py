@@ -18,16 +18,16 @@ from tidegate.declarations.names import CLAUSES
 from tidegate.declarations.positions import Report, nearest_name
 from tidegate.declarations.query_text import QueryText, split_query, tokenize
 from tidegate.declarations.scope import Scope, StreamSchema, offset_of
-from tidegate.declarations.top_k_query import TopKQuery
+from tidegate.declarations.top_k_query import QUALIFY_SHAPE, TopKQuery
 from tidegate.declarations.units import SECOND_US, show_duration
 
-_KEYWORDS = ("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", *CLAUSES)
+_KEYWORDS = ("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "QUALIFY", "ORDER", "LIMIT", *CLAUSES)
 MAX_ANSWER_COLUMNS = 200
-_SUPPORTED = frozenset({"expressions", "from_", "joins", "where", "group", "having", "order", "limit"})
+_SUPPORTED = frozenset({"expressions", "from_", "joins", "where", "group", "having", "qualify", "order", "limit"})
+_BESIDE_QUALIFY = (("group", "GROUP BY"), ("order", "ORDER BY"), ("limit", "LIMIT"))
 _UNSUPPORTED = {
     "distinct": ("SELECT DISTINCT", "GROUP BY"),
     "offset": ("OFFSET", "LIMIT k"),
-    "qualify": ("QUALIFY", "HAVING"),
     "windows": ("WINDOW", "stream [60 MINUTES]"),
     "sort": ("SORT BY", "ORDER BY"),
     "laterals": ("LATERAL VIEW", "streams by name"),
@@ -162,15 +162,22 @@ def _read_kind(select: exp.Select, text: QueryText, scope: Scope, report: Report
     """Tell the kind of the query and read what belongs to it."""
     args = select.args
     nodes = [*select.expressions, *(args[key] for key in ("having",) if args.get(key))]
-    aggregated = bool(args.get("group")) or any(node.find(exp.AggFunc) for node in nodes)
     ordered = [args[key] for key in ("order", "limit") if args.get(key)]
-    if aggregated or (len(scope.aliases) > 1 and not ordered):
+    ranked = bool(ordered or args.get("qualify"))
+    # Groups without an aggregate are what a top-k is ranked within.
+    aggregated = any(node.find(exp.AggFunc) for node in nodes) or (bool(args.get("group")) and not ranked)
+    if aggregated or (len(scope.aliases) > 1 and not ranked):
         return _read_aggregate(select, text, scope, report)
     start = offset_of(select)
     if args.get("having"):
         report.add(offset_of(args["having"]), "HAVING without aggregates", "WHERE")
     elif len(scope.aliases) > 1:
         report.add(start, "a top-k query reads one stream", "aggregates over the join, or one stream")
+    elif args.get("qualify"):
+        beside = [(name, args[key]) for key, name in _BESIDE_QUALIFY if args.get(key)]
+        for name, node in beside:
+            report.add(offset_of(node), f"{name} beside QUALIFY is not supported", QUALIFY_SHAPE)
+        return {} if beside else _read_top_k(select, text, scope, report)
     elif len(ordered) < 2:
         message = "the query neither aggregates nor ranks"
         if ordered:
@@ -182,7 +189,7 @@ def _read_kind(select: exp.Select, text: QueryText, scope: Scope, report: Report
 
 
 def _read_aggregate(select: exp.Select, text: QueryText, scope: Scope, report: Report) -> dict[str, Any]:
-    for key, name in (("order", "ORDER BY"), ("limit", "LIMIT")):
+    for key, name in (("qualify", "QUALIFY"), ("order", "ORDER BY"), ("limit", "LIMIT")):
         node = select.args.get(key)
         if node:
             message = f"{name} on aggregates is not supported: an answer is the set of all groups"
@@ -213,6 +220,7 @@ def _read_top_k(select: exp.Select, text: QueryText, scope: Scope, report: Repor
         report.add(text.nulls_first, "NULLS FIRST is not supported: NULLs come last", "NULLS LAST, or nothing")
     return {
         "kind": "top_k",
+        "group_by": tuple(query.groups),
         "outputs": tuple(query.outputs),
         "order_by": tuple(query.order_by),
         "limit": query.limit,

@@ -30,12 +30,14 @@ WINDOW_SHAPE = "'stream [60 MINUTES]' or 'stream [RANGE 60 MINUTES]'"
 DURATION_SHAPE = "DURATION ['2013-01-01', '2013-02-01')"
 
 _OPENING = {TokenType.L_PAREN: TokenType.R_PAREN, TokenType.L_BRACKET: TokenType.R_BRACKET}
-_AFTER_FROM = {TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.ORDER_BY, TokenType.LIMIT}
+_AFTER_FROM = {
+    TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.QUALIFY, TokenType.ORDER_BY, TokenType.LIMIT
+}  # fmt: skip
 _SET_OPERATIONS = {TokenType.UNION, TokenType.INTERSECT, TokenType.EXCEPT}
 # Words after which an expression begins, so that a name that follows is a column and not the start of a clause.
 _OPERAND_WORDS = """
     SELECT DISTINCT FROM JOIN ON WHERE AND OR NOT BY HAVING WHEN THEN ELSE CASE BETWEEN LIKE ILIKE RLIKE IN IS AS
-    DIV LIMIT
+    DIV LIMIT QUALIFY
 """
 _EXPECTS_OPERAND = frozenset(_OPERAND_WORDS.split())
 

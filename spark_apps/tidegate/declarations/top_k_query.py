@@ -1,4 +1,4 @@
-"""SELECT list, ORDER BY and LIMIT of a top-k query."""
+"""SELECT list, groups, order and k of a top-k query."""
 
 from __future__ import annotations
 
@@ -9,19 +9,39 @@ from sqlglot import exp
 
 from tidegate.declarations.answer_names import AnswerNames, given_name
 from tidegate.declarations.expression_types import Typer, render, typed_sql
-from tidegate.declarations.models import ColumnType, Order, Output
+from tidegate.declarations.models import ColumnType, GroupColumn, Order, Output
 from tidegate.declarations.positions import Report
 from tidegate.declarations.scope import Scope, ScopedColumn, Unresolved, offset_of
 
 MAX_K = 100_000
+QUALIFY_SHAPE = "QUALIFY ROW_NUMBER() OVER (PARTITION BY column ORDER BY column DESC) <= k"
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """What is ranked by what: the nodes of the groups, of the order's terms, and of the number k.
+
+    ``grouping``: the clause that names the groups. ``counting``: the clause that k stands in.
+    """
+
+    grouping: str
+    groups: list[exp.Expression]
+    terms: list[exp.Expression]
+    counting: str
+    number: exp.Expression
 
 
 @dataclass
 class TopKQuery:
-    """Reads the parts of one top-k query; everything wrong goes into the report."""
+    """Reads the parts of one top-k query; everything wrong goes into the report.
+
+    There are two ways to write the k best of each group: GROUP BY … ORDER BY … LIMIT k without an aggregate, and
+    QUALIFY ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= k, as several engines have it.
+    """
 
     scope: Scope
     report: Report
+    groups: list[GroupColumn] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     order_by: list[Order] = field(default_factory=list)
     limit: int | None = None
@@ -31,18 +51,72 @@ class TopKQuery:
         typer = Typer(self.report, self._leaf)
         names = AnswerNames(self.scope, self.report, top_k=True)
         aliased: dict[str, exp.Expression] = {}
+        shown: set[str] = set()
         for item in select.expressions:
             node = item.unalias()
             kind = typer.value_type(node)
             name = names.take(item) if kind else given_name(item, self.scope)
             if name and isinstance(item, exp.Alias):
                 aliased[name.lower()] = node
+            if isinstance(node, exp.Column) and isinstance(found := self.scope.find(node), ScopedColumn):
+                shown.add(found.name)
             if kind and name:
                 self.outputs.append(Output(name=name, expression=self._sql(node, kind), type=kind))
         self.scope.answers = tuple(aliased)
-        for index, term in enumerate(select.args["order"].expressions):
+        qualify = select.args.get("qualify")
+        ranking = self._clauses(select) if qualify is None else self._qualify(qualify)
+        if ranking is None:
+            return
+        self._read_groups(ranking, shown)
+        for index, term in enumerate(ranking.terms):
             self._read_term(index, term, typer, aliased)
-        self._read_limit(select.args["limit"])
+        self._read_k(ranking)
+
+    def _clauses(self, select: exp.Select) -> Ranking | None:
+        group, limit = select.args.get("group"), select.args["limit"]
+        if group is not None and any(value for key, value in group.args.items() if key != "expressions"):
+            self.report.add(offset_of(group), "only plain GROUP BY is supported", "GROUP BY column, column …")
+            return None
+        number = limit.expression if isinstance(limit, exp.Limit) else limit
+        return Ranking(
+            "GROUP BY", group.expressions if group else [], select.args["order"].expressions, "LIMIT", number
+        )
+
+    def _qualify(self, qualify: exp.Qualify) -> Ranking | None:
+        condition = qualify.this
+        sides = [condition.this, condition.expression] if isinstance(condition, exp.Binary) else []
+        if isinstance(condition, exp.GTE):
+            sides.reverse()
+        first_only = isinstance(condition, exp.EQ) and condition.expression.name == "1"
+        if not (isinstance(condition, (exp.LTE, exp.GTE)) or first_only) or not isinstance(sides[0], exp.Window):
+            self.report.add(offset_of(qualify), "QUALIFY takes the best of each group", QUALIFY_SHAPE)
+            return None
+        window, number = sides
+        order, extra = window.args.get("order"), {"this", "partition_by", "order", "over"}
+        if not isinstance(window.this, exp.RowNumber) or window.this.args.get("this"):
+            self.report.add(offset_of(qualify), "QUALIFY takes ROW_NUMBER() alone", QUALIFY_SHAPE)
+        elif any(value for key, value in window.args.items() if key not in extra):
+            self.report.add(offset_of(qualify), "the window of ROW_NUMBER() must be plain", QUALIFY_SHAPE)
+        elif order is None:
+            self.report.add(offset_of(qualify), "ROW_NUMBER() needs ORDER BY", QUALIFY_SHAPE)
+        else:
+            groups = window.args.get("partition_by") or []
+            return Ranking("PARTITION BY", groups, order.expressions, "QUALIFY", number)
+        return None
+
+    def _read_groups(self, ranking: Ranking, shown: set[str]) -> None:
+        for node in ranking.groups:
+            if not isinstance(node, exp.Column):
+                self.report.add(offset_of(node), f"{ranking.grouping} takes plain columns", "a column")
+                continue
+            column = self.scope.resolve(node, self.report)
+            if column is None or any(column.name == group.column for group in self.groups):
+                continue
+            slot = f"g{len(self.groups)}"
+            self.groups.append(GroupColumn(slot=slot, alias=column.alias, column=column.name, type=column.type))
+            if column.name not in shown:
+                message = f"the answer does not show the group's column '{column.name}'"
+                self.report.add(offset_of(node), message, f"{column.name} in the SELECT list")
 
     def _read_term(self, index: int, term: exp.Expression, typer: Typer, aliased: dict[str, exp.Expression]) -> None:
         if term.args.get("with_fill"):
@@ -70,15 +144,15 @@ class TopKQuery:
             Order(slot=f"o{index}", expression=self._sql(node, kind), descending=descending, type=kind)
         )
 
-    def _read_limit(self, limit: exp.Expression) -> None:
-        number = limit.expression if isinstance(limit, exp.Limit) else None
+    def _read_k(self, ranking: Ranking) -> None:
+        number = ranking.number
         plain = isinstance(number, exp.Literal) and not number.is_string
-        text = number.name if number is not None and plain else ""
+        text = number.name if plain else ""
         if re.fullmatch(r"[0-9]{1,9}", text) and 1 <= int(text) <= MAX_K:
             self.limit = int(text)
         else:
-            offset = offset_of(limit if number is None else number)
-            self.report.add(offset, "LIMIT takes a plain number", f"a whole number from 1 to {MAX_K}")
+            message = f"{ranking.counting} takes a plain number"
+            self.report.add(offset_of(number), message, f"a whole number from 1 to {MAX_K}")
 
     def _leaf(self, node: exp.Expression) -> ColumnType | None:
         if isinstance(node, exp.Column):

@@ -168,5 +168,5 @@ def write_answers(context: RunContext, stage: StageRun, asked: Sequence[Query], 
 def sort_columns(query: Query) -> tuple[str, ...]:
     """By which columns a query's answers are sorted within a partition: a total order of the rows."""
     if query.kind == "top_k":
-        return "emitted_at", "window_end", "rank"
+        return "emitted_at", "window_end", *query.row_keys
     return "emitted_at", "window_end", *(o.name for o in query.outputs)

@@ -388,9 +388,10 @@ def _top_k(
         slots = (c.alias(s) for s, c in _top_k_slots(query).items())
         rows = tuples.select("event_us", "event_id", "arrival_us", *slots)
         spread = rows.repartition(partitions, "event_id").sortWithinPartitions("arrival_us")
-        partials = spread.mapInArrow(tasks.through(top_k, spec, schedule, peaks), from_arrow_schema(spec.output_schema))
+        through = tasks.through(top_k, spec, schedule, peaks, join_aggregate.rebatched)
+        partials = spread.mapInArrow(through, from_arrow_schema(spec.output_schema))
         terms = [F.desc_nulls_last(o.slot) if o.descending else F.asc_nulls_last(o.slot) for o in query.order_by]
-        by_rank = Window.partitionBy("window_index").orderBy(*terms, "event_us", "event_id")
+        by_rank = Window.partitionBy("window_index", *spec.groups).orderBy(*terms, "event_us", "event_id")
         best = partials.withColumn("rank", F.row_number().over(by_rank).cast("bigint")).where(F.col("rank") <= spec.k)
         ranked = best.join(F.broadcast(spark.createDataFrame(about)), "window_index")
     named = (F.col(f"p{i}").alias(o.name) for i, o in enumerate(query.outputs))
@@ -401,9 +402,14 @@ def _top_k(
 
 
 def top_k_spec(query: Query, pane_us: int) -> top_k.Spec:
-    """The operator's view of a top-k query; its outputs travel as p0, p1 …, since names may clash with the keys."""
+    """The operator's view of a top-k query; its outputs travel as p0, p1 …, since names may clash with the keys.
+
+    A group's values are those of the output that shows it.
+    """
     assert query.limit is not None
     columns = [(o.slot, ARROW_TYPES[o.type]) for o in query.order_by]
     columns += [(f"p{i}", ARROW_TYPES[o.type]) for i, o in enumerate(query.outputs)]
     terms = tuple(top_k.Term(o.slot, o.descending) for o in query.order_by)
-    return top_k.Spec(query.limit, terms, pa.schema(columns), pane_us, query.windows[0].alias)
+    slots = {o.name: f"p{i}" for i, o in enumerate(query.outputs)}
+    groups = tuple(slots[name] for name in query.group_outputs if name is not None)
+    return top_k.Spec(query.limit, terms, pa.schema(columns), pane_us, query.windows[0].alias, groups)

@@ -20,9 +20,18 @@ def answers(spec: Spec, schedule: Schedule, rows: Sequence[dict[str, Any]]) -> l
             if row["arrival_us"] <= schedule.emit_us[window]
             and schedule.lower_us[spec.alias][window] <= row["event_us"] < schedule.window_end_us[window]
         ]
-        best = sorted(contents, key=cmp_to_key(partial(_compare, spec)))[: spec.k]
-        result += [{"window_index": window, "rank": rank, **row} for rank, row in enumerate(best, start=1)]
+        groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        for row in sorted(contents, key=cmp_to_key(partial(_compare, spec))):
+            groups.setdefault(tuple(row[name] for name in spec.groups), []).append(row)
+        for group in sorted(groups, key=_nulls_first):
+            best = groups[group][: spec.k]
+            result += [{"window_index": window, "rank": rank, **row} for rank, row in enumerate(best, start=1)]
     return result
+
+
+def _nulls_first(group: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    values = (value.encode() if isinstance(value, str) else value for value in group)
+    return [() if value is None else (value,) for value in values]
 
 
 def _compare(spec: Spec, a: dict[str, Any], b: dict[str, Any]) -> int:

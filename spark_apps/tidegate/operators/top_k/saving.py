@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.operators.schedule import Int64s, Schedule
-from tidegate.operators.top_k.operator import BEFORE_ALL_US, State, best_of_panes, start
+from tidegate.operators.top_k.operator import State, best_of_panes, start
 from tidegate.operators.top_k.spec import Spec
 
 POSITION = pa.schema(
@@ -66,7 +66,7 @@ def state_from_tables(spec: Spec, schedule: Schedule, tables: Mapping[str, pa.Ta
     state = start(spec, schedule, position["open_end"])
     return replace(
         state,
-        candidates=best_of_panes(spec, state.candidates, saved, BEFORE_ALL_US),
+        candidates=best_of_panes(spec, saved),
         next_window=schedule.resume(answered_us, position["last_arrival_us"]),
         answered_us=answered_us,
         last_arrival_us=position["last_arrival_us"],
@@ -92,7 +92,7 @@ def merged(states: Sequence[State]) -> State:
     first, every = states[0], pa.concat_tables([state.candidates for state in states])
     return replace(
         first,
-        candidates=best_of_panes(first.spec, first.spec.input_schema.empty_table(), every, BEFORE_ALL_US),
+        candidates=best_of_panes(first.spec, every),
         last_arrival_us=max(state.last_arrival_us for state in states),
         peak_bytes=sum(state.peak_bytes for state in states),
         open_end=any(state.open_end for state in states),

@@ -68,6 +68,9 @@ class Adaptive(GsTopK):
     def answer(self, emit_us: int) -> tuple[Any, ...]:
         """As MinTopK, once the candidate slacks that are over are recorded."""
         self._record_until(emit_us)
+        # With a K below the candidates the window goes before the first of them is over: C knows it no more by then.
+        if self.window not in self._recorded and any(window == self.window for _, window in self._instants):
+            self._recorded[self.window] = Recorded(self._copy(self.window))
         return super().answer(emit_us)
 
     def _set_aside(self, slide: int, rank: Rank) -> None:

@@ -1,0 +1,69 @@
+"""Top-k per group, where its parts meet: the spec, the order of rows, the grain that dbt and the checks know."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from expectations.suites.answers import grain
+
+from tidegate.apps.calibrate import _truth_order
+from tidegate.apps.dbt_project import _answer_grain
+from tidegate.declarations.models import Query
+from tidegate.declarations.positions import Report, Source
+from tidegate.declarations.query_parser import parse_query
+from tidegate.declarations.scope import StreamSchema
+from tidegate.declarations.tables import TIMESTAMP
+from tidegate.hosts.answers import sort_columns
+from tidegate.hosts.queries import top_k_spec
+from tidegate.operators.accuracy import hit_rate
+from tidegate.operators.top_k import Spec, Term
+
+STREAM = StreamSchema("departures", {"carrier": "string", "origin": "string", "dep_delay": "double"})
+GROUPED = """SELECT dep_delay, carrier AS airline, origin FROM departures [60 MINUTES]
+GROUP BY origin, carrier ORDER BY dep_delay DESC LIMIT 3 ACCURACY 95%"""
+
+
+def parsed(sql: str) -> Query:
+    query = parse_query("q", Report(Source(Path("q.sql"), sql)), {"departures": STREAM}, 60_000_000)
+    assert query is not None
+    return query
+
+
+def test_groups_are_the_outputs_that_show_them() -> None:
+    query = parsed(GROUPED)
+    assert query.group_outputs == ("origin", "airline")
+    assert top_k_spec(query, 60_000_000).groups == ("p2", "p1")
+    assert parsed("SELECT carrier FROM departures [1 HOUR] ORDER BY dep_delay LIMIT 3").row_keys == ("rank",)
+
+
+def test_rows_are_sorted_by_group_then_rank() -> None:
+    query = parsed(GROUPED)
+    assert sort_columns(query) == ("emitted_at", "window_end", "origin", "airline", "rank")
+    assert [name for name, _ in _truth_order(query)] == ["window_end", "origin", "airline", "rank"]
+
+
+def test_the_grain_is_a_rank_within_a_group() -> None:
+    query = parsed(GROUPED)
+    text, (test,) = _answer_grain(query)
+    assert text == "one row per window end, group (origin, airline) and rank."
+    columns = ["window_end", "origin", "airline", "rank"]
+    assert test["grain"]["arguments"] == {"columns": columns, "nullable": ["origin", "airline"]}
+    rows = {"window_end": [0, 0, 0], "origin": ["JFK", None, "JFK"], "airline": ["AA"] * 3, "rank": [1, 1, 1]}
+    schema = pa.schema([("window_end", TIMESTAMP), *((n, pa.string()) for n in ("origin", "airline")), ("rank", "i8")])
+    first, second, third = grain(query, pa.table(rows, schema=schema)).to_pylist()
+    assert first == third != second
+
+
+def test_accuracy_is_over_the_winners_of_all_groups_together() -> None:
+    truth = pa.table({"window_end": [1] * 4, "event_id": ["a", "b", "c", "d"]})
+    answers = pa.table({"window_end": [1] * 4, "event_id": ["a", "b", "c", "x"]})
+    assert np.array_equal(hit_rate(answers, truth, pa.array([1])), [0.75])
+
+
+@pytest.mark.parametrize("groups", [("g0",), ("o0", "o0")])
+def test_groups_that_are_no_columns_are_refused(groups: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="must hold each group once"):
+        Spec(1, (Term("o0"),), pa.schema([("o0", pa.int64())]), 10, "d", groups)
