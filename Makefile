@@ -44,7 +44,7 @@ up: setup ## Start Airflow and leave it running; prints where it is and where it
 down: setup ## Stop Airflow; nothing stays behind
 	@$(BIN)/python infra/airflow/stack.py down
 
-test: setup ## Run the tests (about 15 minutes on two cores)
+test: setup ## Run the tests (about 22 minutes on two cores)
 	@$(BIN)/python -m pytest
 
 test-slow: setup ## Run the tests that take minutes each and are not part of `make test`
