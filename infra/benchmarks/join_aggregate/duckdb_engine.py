@@ -6,6 +6,7 @@ import os
 
 import duckdb
 import numpy as np
+from infra.benchmarks.join_aggregate import delta_sql
 from infra.benchmarks.join_aggregate.job import SECOND_US, Job, serve
 
 NAIVE = """
@@ -20,30 +21,15 @@ SELECT w, COUNT(*) AS count, SUM(value) AS sum FROM lefts JOIN rights USING (key
 """
 """Every tuple once for each of its windows; these are joined and counted."""
 
-DELTA = """
+PANES = """
 WITH panes AS (
     SELECT key, {pane} AS p, COUNT(*)::DOUBLE AS l, SUM(value) AS s, 0.0::DOUBLE AS r
     FROM read_parquet('{left}') GROUP BY ALL
     UNION ALL
     SELECT key, {pane} AS p, 0.0::DOUBLE AS l, 0.0::DOUBLE AS s, COUNT(*)::DOUBLE AS r
     FROM read_parquet('{right}') GROUP BY ALL
-), changes AS (
-    SELECT key, w, SUM(l) AS l, SUM(s) AS s, SUM(r) AS r FROM (
-        SELECT key, p + 1 AS w, l, s, r FROM panes
-        UNION ALL
-        SELECT key, p + 1 + {width} AS w, -l, -s, -r FROM panes WHERE p + 1 + {width} <= {windows}
-    ) GROUP BY key, w
-), totals AS (
-    SELECT w, l, s, r, SUM(l) OVER so_far AS ls, SUM(s) OVER so_far AS ss, SUM(r) OVER so_far AS rs FROM changes
-    WINDOW so_far AS (PARTITION BY key ORDER BY w ROWS UNBOUNDED PRECEDING)
-), deltas AS (
-    SELECT w, SUM(ls * rs - (ls - l) * (rs - r)) AS count, SUM(ss * rs - (ss - s) * (rs - r)) AS sum
-    FROM totals GROUP BY w
-)
-SELECT w, SUM(count) OVER so_far AS count, SUM(sum) OVER so_far AS sum FROM deltas
-WINDOW so_far AS (ORDER BY w ROWS UNBOUNDED PRECEDING)
 """
-"""Signed changes per key and tick; running totals per key; what each changes in the product; running totals of that."""
+DELTA = PANES + delta_sql.STEPS
 
 
 def start(job: Job) -> duckdb.DuckDBPyConnection:

@@ -259,8 +259,7 @@ def _truth_order(query: Query) -> list[tuple[str, str]]:
 def judge(context: RunContext, intervals: Sequence[Interval]) -> None:
     """Write the accuracy of the windows that became final, from the answers given then and the truth known now."""
     pipeline, warehouse = context.pipeline, context.warehouse
-    looks_back_s = 2 * pipeline.horizon_s + pipeline.tick_s
-    plans = PlanHistory.load(warehouse, intervals[0].start_us - looks_back_s * 1_000_000)
+    plans = PlanHistory.for_emissions(warehouse, intervals[0].start_us - pipeline.horizon_s * 1_000_000)
     slacks = SlackHistory.load(warehouse, intervals)
     with context.stage(STAGE, intervals) as stage:
         rows: list[dict[str, Any]] = []

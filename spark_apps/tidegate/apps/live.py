@@ -38,7 +38,7 @@ from tidegate.apps.run import STAGES, run
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Query, Stream, from_us
 from tidegate.hosts import planner
-from tidegate.hosts.answers import answer_windows, sort_columns, windows_of
+from tidegate.hosts.answers import QUERIES_AT_ONCE, answer_windows, sort_columns, windows_of
 from tidegate.hosts.context import RunContext, previous_label
 from tidegate.hosts.intervals import Interval, interval_holding, interval_labelled
 from tidegate.hosts.live_clock import Clock, Landed, Patience, arrival_clock
@@ -63,7 +63,6 @@ from tidegate.operators.window_sizing import ControllerState, advance, plan_tabl
 STAGE = "live"
 NEEDED_STAGES = ("ingest", "join_aggregate", "top_k", "calibrate")
 """Without them the next interval could not go on: they run at every interval's end."""
-_AT_ONCE = 3
 _LOOK_S = 0.05
 _SAY_WAITING_AFTER_S = 10.0
 _SAY_WAITING_S = 60.0
@@ -345,13 +344,12 @@ class Live:
     def _answer(self) -> tuple[int, int]:
         """The second commit of a step: what is to be answered in what has been taken in; how many windows and rows."""
         position, interval, pipeline = self.position, self.interval, self.context.pipeline
-        looks_back_s = pipeline.horizon_s + pipeline.tick_s
-        plans = PlanHistory.load(self.warehouse, interval.start_us - looks_back_s * 1_000_000)
+        plans = PlanHistory.for_emissions(self.warehouse, interval.start_us)
         slacks = SlackHistory.load(self.warehouse, [interval])
         # A step has few rows next to what it costs to compile a plan for them.
         suit_to_size(self.context.spark, 0)
         with self.warehouse.commit(STAGE) as commit:
-            with ThreadPoolExecutor(max_workers=_AT_ONCE) as threads:
+            with ThreadPoolExecutor(max_workers=QUERIES_AT_ONCE) as threads:
                 given = list(threads.map(lambda q: self._answers(q, plans, slacks), pipeline.queries))
             rows = 0
             for query, (_, fresh) in zip(pipeline.queries, given, strict=True):

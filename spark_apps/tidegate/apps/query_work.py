@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from tidegate.apps.readable import format_bytes, format_seconds
 from tidegate.declarations.models import Pipeline, Query, Window
-from tidegate.declarations.tables import schema
-from tidegate.hosts.answers import ROWS_OF_ONE_TASK
-from tidegate.hosts.queries import aggregate_spec, only_spark_computes
+from tidegate.hosts.answers import declared_rows, fits_one_task, only_spark_computes
+from tidegate.hosts.queries import aggregate_spec
 
 _LABEL = 10
 _TEXT_BYTES = 16
@@ -114,11 +113,11 @@ def _cost(query: Query) -> str:
 
 
 def _reader(pipeline: Pipeline, query: Query) -> str:
-    rows = sum(pipeline.stream(name).rate for name in query.streams) * pipeline.interval_s
     partitions = f"{pipeline.partitions} partitions"
-    if rows > ROWS_OF_ONE_TASK:
+    if not fits_one_task(pipeline, query):
+        rows = declared_rows(pipeline, query)
         return f"Spark, {_spread(query, partitions)}: {rows:.3g} tuples an interval are too many for one task"
-    refused = only_spark_computes(query, {n: schema(pipeline, f"events_{n}") for n in query.streams})
+    refused = only_spark_computes(pipeline, query)
     if refused:
         return f"Spark, {_spread(query, partitions)}: only Spark computes {_shown(refused)}"
     return "one task, straight from the tables' files"

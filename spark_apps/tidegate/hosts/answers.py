@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from tidegate.declarations.models import Pipeline, Query
-from tidegate.declarations.tables import TIMESTAMP, WIDTHS
+from tidegate.declarations.tables import TIMESTAMP, WIDTHS, schema
 from tidegate.hosts import queries
 from tidegate.hosts.context import RunContext, StageRun
 from tidegate.hosts.intervals import Interval, interval_holding
@@ -22,7 +22,7 @@ from tidegate.hosts.slacks import SlackHistory, require_calibrated
 from tidegate.operators.schedule import Int64s, Schedule
 
 # Jobs are short next to the time Spark takes to start one, so a few at once fill the cores.
-_QUERIES_AT_ONCE = 3
+QUERIES_AT_ONCE = 3
 # Up to so many tuples an interval one task a query reads and answers, at some millions a second.
 ROWS_OF_ONE_TASK = 100_000_000
 
@@ -89,19 +89,25 @@ def windows_of(query: Query, plans: PlanHistory, given: Emissions) -> Windows:
     )
 
 
-def one_task_reads(context: RunContext, query: Query) -> bool:
-    """Whether one task reads and answers the query, without a shuffle, at the declared rates."""
-    pipeline = context.pipeline
-    rows = sum(pipeline.stream(name).rate for name in query.streams) * pipeline.interval_s
-    schemas = {name: context.warehouse.schema(f"events_{name}") for name in query.streams}
-    return rows <= ROWS_OF_ONE_TASK and not queries.only_spark_computes(query, schemas)
+def fits_one_task(pipeline: Pipeline, query: Query) -> bool:
+    """Whether one task keeps up with the query's streams, at the declared rates."""
+    return declared_rows(pipeline, query) <= ROWS_OF_ONE_TASK
+
+
+def declared_rows(pipeline: Pipeline, query: Query) -> float:
+    """Tuples an interval on the query's streams, at the declared rates."""
+    return sum(pipeline.stream(name).rate for name in query.streams) * pipeline.interval_s
+
+
+def only_spark_computes(pipeline: Pipeline, query: Query) -> list[str]:
+    """What the query asks of its tuples that must be left to Spark; see ``queries.only_spark_computes``."""
+    return queries.only_spark_computes(query, {name: schema(pipeline, f"events_{name}") for name in query.streams})
 
 
 def read_events(context: RunContext, query: Query, schedule: Schedule) -> dict[str, DataFrame | EventFiles]:
     """Stream → the tuples that the schedule's windows can need, of the intervals that were ingested."""
     pipeline, warehouse = context.pipeline, context.warehouse
     newest = interval_holding(pipeline, int(schedule.emit_us.max())).label
-    by_task = one_task_reads(context, query)
     events: dict[str, DataFrame | EventFiles] = {}
     for window in query.windows:
         stream = pipeline.stream(window.stream)
@@ -110,7 +116,7 @@ def read_events(context: RunContext, query: Query, schedule: Schedule) -> dict[s
         table = f"events_{stream.name}"
         labels = [label for label in warehouse.labels(table) if oldest <= label <= newest]
         files = EventFiles(warehouse.files(table, labels), warehouse.schema(table))
-        events[stream.name] = files if by_task else files.frame(context.spark)
+        events[stream.name] = files if fits_one_task(pipeline, query) else files.frame(context.spark)
     return events
 
 
@@ -129,7 +135,7 @@ def write_answers(context: RunContext, stage: StageRun, asked: Sequence[Query], 
     pipeline, warehouse = context.pipeline, context.warehouse
     labels = [interval.label for interval in intervals]
     warehouse.require("window_plan", labels, "ingest")
-    plans = PlanHistory.load(warehouse, intervals[0].start_us - (pipeline.horizon_s + pipeline.tick_s) * 1_000_000)
+    plans = PlanHistory.for_emissions(warehouse, intervals[0].start_us)
     if any(query.promised is not None for query in asked):
         require_calibrated(context, intervals)
     slacks = SlackHistory.load(warehouse, intervals)
@@ -139,7 +145,8 @@ def write_answers(context: RunContext, stage: StageRun, asked: Sequence[Query], 
         for interval in intervals
     }
 
-    through_spark = {s for q in asked if not one_task_reads(context, q) for s in q.streams}
+    by_spark = [q for q in asked if not fits_one_task(pipeline, q) or only_spark_computes(pipeline, q)]
+    through_spark = {stream for query in by_spark for stream in query.streams}
     suit_to_size(context.spark, sum(rows for (stream, _), rows in rows_in.items() if stream in through_spark))
 
     def one(query: Query) -> str:
@@ -160,7 +167,7 @@ def write_answers(context: RunContext, stage: StageRun, asked: Sequence[Query], 
             stage.record(interval, query.id, rows_in=read, rows_out=counts[interval], peak_state_bytes=peak)
         return f"{query.id}: {0 if windows is None else len(windows.schedule)} windows, {sum(counts.values())} rows"
 
-    with ThreadPoolExecutor(max_workers=_QUERIES_AT_ONCE) as threads:
+    with ThreadPoolExecutor(max_workers=QUERIES_AT_ONCE) as threads:
         for done in threads.map(one, asked):
             context.progress(f"{stage.stage}: {done}")
 

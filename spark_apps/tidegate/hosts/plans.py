@@ -76,16 +76,19 @@ class PlanHistory:
         bounds = {s.name: state.bounds(s.name, plans, until_us) for s in pipeline.streams}
         return cls(pipeline, bounds, query_rows, first_arrivals_us(warehouse, labels[-1]))
 
+    @classmethod
+    def for_emissions(cls, warehouse: Warehouse, start_us: int) -> PlanHistory:
+        """The plans that ``emissions`` from an instant on depend on."""
+        return cls.load(warehouse, start_us - _longest_wait_us(warehouse.pipeline))
+
     def emissions(self, query: Query, slacks: SlackHistory, start_us: int, end_us: int) -> Emissions:
         """The query's answers with an instant of emission in [start, end).
 
         Under a regular row windows end at multiples of EVERY and are answered K later; under a row of level C they are
         answered at the ends of the query's slots, and end K (whole ticks) before. A window is answered once.
         """
-        tick_us = self.pipeline.tick_s * 1_000_000
-        longest_us = self.pipeline.horizon_s * 1_000_000 + tick_us
-        # Whether a window was answered before the range began has to be known too: none waits longer.
-        given = self._offered(query, slacks, start_us - longest_us, end_us)
+        # Whether a window was answered before the range began has to be known too.
+        given = self._offered(query, slacks, start_us - _longest_wait_us(self.pipeline), end_us)
         earliest = np.lexsort((given.emit_us, given.window_end_us))
         ends_us = given.window_end_us[earliest]
         first = np.append(True, ends_us[1:] != ends_us[:-1])[: len(ends_us)]
@@ -161,6 +164,11 @@ class PlanHistory:
     def _whole_ticks(self, us: Int64s) -> Int64s:
         tick_us = self.pipeline.tick_s * 1_000_000
         return -(-us // tick_us) * tick_us
+
+
+def _longest_wait_us(pipeline: Pipeline) -> int:
+    """No window is answered later after its end: K is at most the horizon, in whole ticks one tick more."""
+    return (pipeline.horizon_s + pipeline.tick_s) * 1_000_000
 
 
 def asked(pipeline: Pipeline, query: Query, ends_us: Int64s, began_us: Mapping[str, int]) -> np.ndarray:

@@ -4,7 +4,7 @@ There are two ways to the operator, with the same answers. Where the tuples are 
 computes what the query asks of them as Spark does, one task reads the files itself (``scan``). Else Spark prunes
 partitions and columns, filters, and computes the slots; the aliases' tuples are hashed by a shared join key, sorted by
 arrival, and streamed as Arrow batches through the operator (``mapInArrow``). Either way it holds only what its windows
-need. Partial answers are combined by Spark.
+need. Partial answers of several partitions are put together unrounded.
 """
 
 from __future__ import annotations
@@ -101,8 +101,9 @@ def _tuples(
     kept = frame.where(F.col("event_time") < F.timestamp_micros(F.lit(end_us)))
     kept = kept.where(F.col("event_time") >= F.timestamp_micros(F.lit(first_us)))
     kept = kept.where(F.col("arrival_time") <= F.timestamp_micros(F.lit(last_us)))
-    if query.predicates.get(alias):
-        kept = kept.where(F.expr(query.predicates[alias]))
+    for slot, sql, _ in _asked(query, alias):
+        if slot is None:
+            kept = kept.where(F.expr(sql))
     event_us = F.unix_micros("event_time")
     arrival_us = F.greatest(F.unix_micros("arrival_time"), event_us)
     return kept.withColumns({"event_us": event_us, "arrival_us": arrival_us})
@@ -188,10 +189,7 @@ def _measured_type(aggregate: Aggregate) -> pa.DataType:
 
 def _side(query: Query, index: int, spec: join_aggregate.Spec, tuples: DataFrame) -> DataFrame:
     alias = query.windows[index].alias
-    for own in _own_columns(query, alias):
-        for other in own[1:]:
-            tuples = tuples.where(F.col(f"`{own[0]}`") == F.col(f"`{other}`"))
-    slots = _side_slots(query, alias)
+    slots = _slots(query, alias)
     missing = {f.name: F.lit(None).cast(_spark_type(f.type)) for f in spec.input_schema if f.name not in slots}
     return tuples.select(
         F.lit(index).cast("tinyint").alias("side"),
@@ -201,26 +199,21 @@ def _side(query: Query, index: int, spec: join_aggregate.Spec, tuples: DataFrame
     )
 
 
-def _side_slots(query: Query, alias: str) -> dict[str, SparkColumn]:
-    """Slot → value, for the slots that an alias of an aggregate query fills."""
+def _slots(query: Query, alias: str) -> dict[str, SparkColumn]:
+    """Slot → value, for the slots that an alias fills, as Spark computes them."""
+    counted = _counted(query)
     slots: dict[str, SparkColumn] = {}
-    for join in query.join_classes:
-        own = [c for a, c in join.columns if a == alias]
-        if own:
-            slots[join.slot] = F.col(f"`{own[0]}`").cast(SPARK_TYPES[join.type])
-    for group in query.group_by:
-        if group.alias == alias:
-            slots[group.slot] = F.col(f"`{group.column}`").cast(SPARK_TYPES[group.type])
-    for aggregate in query.aggregates:
-        if aggregate.expression is None or aggregate.alias != alias:
-            continue
-        value = F.expr(aggregate.expression)
-        if aggregate.function == "count":
-            slots[aggregate.slot] = F.when(value.isNotNull(), F.lit(True)).cast("boolean")
-        else:
-            kind = "double" if aggregate.function in ("sum", "avg") else SPARK_TYPES[aggregate.type]
-            slots[aggregate.slot] = value.cast(kind)
+    for slot, sql, kind in _asked(query, alias):
+        if slot in counted:
+            slots[slot] = F.when(F.expr(sql).isNotNull(), F.lit(True)).cast("boolean")
+        elif slot is not None:
+            slots[slot] = F.expr(sql).cast(_spark_type(kind))
     return slots
+
+
+def _counted(query: Query) -> set[str]:
+    """Slots of which it only matters whether there is a value."""
+    return {aggregate.slot for aggregate in query.aggregates if aggregate.function == "count"}
 
 
 def only_spark_computes(query: Query, schemas: Mapping[str, pa.Schema]) -> list[str]:
@@ -264,7 +257,7 @@ def _arrow_side(
     query: Query, alias: str, schema: pa.Schema
 ) -> tuple[list[pc.Expression], dict[str, pc.Expression]] | None:
     """What an alias' tuples must satisfy, and their slots' values; None if pyarrow computes otherwise than Spark."""
-    counted = {a.slot for a in query.aggregates if a.function == "count"}
+    counted = _counted(query)
     conditions: list[pc.Expression] = []
     slots: dict[str, pc.Expression] = {}
     for slot, sql, kind in _asked(query, alias):
@@ -279,10 +272,7 @@ def _arrow_side(
 
 
 def _asked(query: Query, alias: str) -> list[tuple[str | None, str, pa.DataType | None]]:
-    """(slot, SQL, type) of all that is computed from an alias' tuples; conditions have no slot.
-
-    The same as ``_tuples``, ``_side_slots`` and ``_top_k_slots`` ask of Spark.
-    """
+    """(slot, SQL, type) of all that is computed from an alias' tuples, by whomever; conditions have no slot."""
     asked: list[tuple[str | None, str, pa.DataType | None]] = []
     if query.predicates.get(alias):
         asked.append((None, query.predicates[alias], pa.bool_()))
@@ -312,12 +302,6 @@ def _true_or_null(value: pc.Expression) -> pc.Expression:
     return pc.if_else(pc.is_valid(value), pc.scalar(True), pc.scalar(pa.scalar(None, pa.bool_())))
 
 
-def _top_k_slots(query: Query) -> dict[str, SparkColumn]:
-    """Slot → value, for the order and the outputs of a top-k query."""
-    slots = {o.slot: F.expr(o.expression).cast(SPARK_TYPES[o.type]) for o in query.order_by}
-    return slots | {f"p{i}": F.expr(o.expression).cast(SPARK_TYPES[o.type]) for i, o in enumerate(query.outputs)}
-
-
 def tuple_bytes(query: Query, alias: str) -> SparkColumn:
     """Bytes that a tuple of the alias' stream takes in the query's operator; 0 if the query's predicate refuses it.
 
@@ -325,11 +309,10 @@ def tuple_bytes(query: Query, alias: str) -> SparkColumn:
     a bit of validity a value.
     """
     if query.kind == "top_k":
-        slots = {"event_id": F.col("event_id")} | _top_k_slots(query)
         schema = top_k_spec(query, 1).input_schema
     else:
-        slots = _side_slots(query, alias)
         schema = aggregate_spec(query).side_schema([w.alias for w in query.windows].index(alias))
+    slots = _slots(query, alias)
     fixed, lengths = -(-len(schema) // 8), []
     for field in schema:
         if pa.types.is_string(field.type):
@@ -385,8 +368,8 @@ def _top_k(
         ranked = spark.range(0, 1, 1, 1).mapInArrow(through, _told_schema(spec.output_schema, about))
     else:
         tuples = _tuples(spark, query, window.alias, window.stream, schedule, events)
-        slots = (c.alias(s) for s, c in _top_k_slots(query).items())
-        rows = tuples.select("event_us", "event_id", "arrival_us", *slots)
+        slots = (column.alias(slot) for slot, column in _slots(query, window.alias).items())
+        rows = tuples.select("event_us", "arrival_us", *slots)
         spread = rows.repartition(partitions, "event_id").sortWithinPartitions("arrival_us")
         through = tasks.through(top_k, spec, schedule, peaks, join_aggregate.rebatched)
         partials = spread.mapInArrow(through, from_arrow_schema(spec.output_schema))

@@ -11,37 +11,21 @@ import pyarrow as pa
 from tidegate.operators.join_aggregate.spec import Spec
 from tidegate.operators.join_aggregate.state import State, absorbed, start
 from tidegate.operators.join_aggregate.tuples import held_schema
+from tidegate.operators.positions import Position, even_shares, position_of, together
 from tidegate.operators.schedule import Int64s, Schedule
-
-POSITION = pa.schema(
-    [
-        ("answered_emit_us", pa.int64()),
-        ("answered_end_us", pa.int64()),
-        ("last_arrival_us", pa.int64()),
-        ("peak_bytes", pa.int64()),
-        ("open_end", pa.bool_()),
-    ]
-)
 
 
 def state_tables(state: State) -> dict[str, pa.Table]:
     """The state as Arrow tables, from which ``state_from_tables`` makes it again; without spec and schedule.
 
     Returns:
-        ``position``: one row (``POSITION``), up to which window all is answered and which arrival was the last.
+        ``position``: one row (``positions.POSITION``), up to which window all is answered, and the last arrival.
         ``side_0``, ``side_1`` …: each side's tuples that a window can still need, in order of arrival. The totals
         follow from the tuples and are not among them.
 
     **Cost**: O(tuples held).
     """
-    position = {
-        "answered_emit_us": state.answered_us[0],
-        "answered_end_us": state.answered_us[1],
-        "last_arrival_us": state.last_arrival_us,
-        "peak_bytes": state.peak_bytes,
-        "open_end": state.plan.open_end,
-    }
-    tables = {"position": pa.Table.from_pylist([position], schema=POSITION)}
+    tables = {"position": _position(state).as_table()}
     return tables | {_name(side): held for side, held in enumerate(state.held)}
 
 
@@ -73,17 +57,13 @@ def state_from_tables(spec: Spec, schedule: Schedule, tables: Mapping[str, pa.Ta
     [{'window_index': 2, 'pairs': 2}]
     """
     names = ["position", *(_name(side) for side in range(len(spec.sides)))]
-    missing = [name for name in names if name not in tables]
-    if missing:
-        raise ValueError(f"a saved state has the tables {names}; {missing} are missing")
-    (position,) = tables["position"].to_pylist()
-    answered_us = position["answered_emit_us"], position["answered_end_us"]
+    position = position_of(tables, names)
     state = replace(
-        start(spec, schedule, position["open_end"]),
-        next_window=schedule.resume(answered_us, position["last_arrival_us"]),
-        answered_us=answered_us,
-        last_arrival_us=position["last_arrival_us"],
-        peak_bytes=position["peak_bytes"],
+        start(spec, schedule, position.open_end),
+        next_window=schedule.resume(position.answered_us, position.last_arrival_us),
+        answered_us=position.answered_us,
+        last_arrival_us=position.last_arrival_us,
+        peak_bytes=position.peak_bytes,
     )
     parts = []
     for side, name in enumerate(names[1:]):
@@ -103,18 +83,10 @@ def merged(states: Sequence[State]) -> State:
 
     **Cost**: O(tuples held). **Guarantee**: answers from here on as if all tuples had been in one partition.
     """
-    if not states:
-        raise ValueError("no states to merge")
-    if len({state.answered_us for state in states}) > 1:
-        found = sorted({state.answered_us for state in states})
-        raise ValueError(f"states to merge have answered up to different (emit_us, window_end_us): {found}")
+    position = together([_position(state) for state in states])
     plan, each = states[0].plan, [state_tables(state) for state in states]
-    together = {name: pa.concat_tables([tables[name] for tables in each]) for name in each[0]}
-    last_arrival_us = max(state.last_arrival_us for state in states)
-    peak_bytes = sum(state.peak_bytes for state in states)
-    open_end = any(state.plan.open_end for state in states)
-    together["position"] = _position(each[0], last_arrival_us, peak_bytes, open_end)
-    return state_from_tables(plan.spec, plan.schedule, together)
+    tables = {name: pa.concat_tables([own[name] for own in each]) for name in each[0]}
+    return state_from_tables(plan.spec, plan.schedule, tables | {"position": position.as_table()})
 
 
 def split(state: State, bucket_of: Callable[[int, pa.Table], Int64s], buckets: int) -> list[State]:
@@ -135,11 +107,9 @@ def split(state: State, bucket_of: Callable[[int, pa.Table], Int64s], buckets: i
     **Cost**: O(tuples held · log).
     """
     plan, tables = state.plan, state_tables(state)
-    shares: list[dict[str, pa.Table]] = []
-    share = state.peak_bytes // buckets
-    for bucket in range(buckets):
-        peak_bytes = share + (0 if bucket else state.peak_bytes - share * buckets)
-        shares.append({"position": _position(tables, state.last_arrival_us, peak_bytes, plan.open_end)})
+    position = _position(state)
+    peaks = even_shares(state.peak_bytes, buckets)
+    shares = [{"position": replace(position, peak_bytes=peak).as_table()} for peak in peaks]
     for side in range(len(plan.spec.sides)):
         held = tables[_name(side)]
         chosen = np.asarray(bucket_of(side, held), dtype=np.int64)
@@ -157,7 +127,5 @@ def _name(side: int) -> str:
     return f"side_{side}"
 
 
-def _position(tables: Mapping[str, pa.Table], last_arrival_us: int, peak_bytes: int, open_end: bool) -> pa.Table:
-    (row,) = tables["position"].slice(0, 1).to_pylist()
-    row |= {"last_arrival_us": last_arrival_us, "peak_bytes": peak_bytes, "open_end": open_end}
-    return pa.Table.from_pylist([row], schema=POSITION)
+def _position(state: State) -> Position:
+    return Position(*state.answered_us, state.last_arrival_us, state.peak_bytes, state.plan.open_end)

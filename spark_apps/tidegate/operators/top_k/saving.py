@@ -8,38 +8,22 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from tidegate.operators.positions import Position, even_shares, position_of, together
 from tidegate.operators.schedule import Int64s, Schedule
 from tidegate.operators.top_k.operator import State, best_of_panes, start
 from tidegate.operators.top_k.spec import Spec
-
-POSITION = pa.schema(
-    [
-        ("answered_emit_us", pa.int64()),
-        ("answered_end_us", pa.int64()),
-        ("last_arrival_us", pa.int64()),
-        ("peak_bytes", pa.int64()),
-        ("open_end", pa.bool_()),
-    ]
-)
 
 
 def state_tables(state: State) -> dict[str, pa.Table]:
     """The state as Arrow tables, from which ``state_from_tables`` makes it again; without spec and schedule.
 
     Returns:
-        ``position``: one row (``POSITION``), up to which window all is answered and which arrival was the last.
+        ``position``: one row (``positions.POSITION``), up to which window all is answered, and the last arrival.
         ``candidates``: the tuples held, best first.
 
     **Cost**: O(1), the candidates are a table already.
     """
-    position = {
-        "answered_emit_us": state.answered_us[0],
-        "answered_end_us": state.answered_us[1],
-        "last_arrival_us": state.last_arrival_us,
-        "peak_bytes": state.peak_bytes,
-        "open_end": state.open_end,
-    }
-    return {"position": pa.Table.from_pylist([position], schema=POSITION), "candidates": state.candidates}
+    return {"position": _position(state).as_table(), "candidates": state.candidates}
 
 
 def state_from_tables(spec: Spec, schedule: Schedule, tables: Mapping[str, pa.Table]) -> State:
@@ -57,20 +41,15 @@ def state_from_tables(spec: Spec, schedule: Schedule, tables: Mapping[str, pa.Ta
 
     **Cost**: O(c log c) for c candidates. **Guarantee**: answers are the same as if the state had not been saved.
     """
-    missing = [name for name in ("position", "candidates") if name not in tables]
-    if missing:
-        raise ValueError(f"a saved state has the tables ['position', 'candidates']; {missing} are missing")
-    (position,) = tables["position"].to_pylist()
-    answered_us = position["answered_emit_us"], position["answered_end_us"]
+    position = position_of(tables, ["position", "candidates"])
     saved = tables["candidates"].replace_schema_metadata(None).select(spec.input_schema.names).cast(spec.input_schema)
-    state = start(spec, schedule, position["open_end"])
     return replace(
-        state,
+        start(spec, schedule, position.open_end),
         candidates=best_of_panes(spec, saved),
-        next_window=schedule.resume(answered_us, position["last_arrival_us"]),
-        answered_us=answered_us,
-        last_arrival_us=position["last_arrival_us"],
-        peak_bytes=position["peak_bytes"],
+        next_window=schedule.resume(position.answered_us, position.last_arrival_us),
+        answered_us=position.answered_us,
+        last_arrival_us=position.last_arrival_us,
+        peak_bytes=position.peak_bytes,
     )
 
 
@@ -84,18 +63,14 @@ def merged(states: Sequence[State]) -> State:
 
     **Cost**: O(c log c) for c candidates. **Guarantee**: answers from here on as if all had been in one partition.
     """
-    if not states:
-        raise ValueError("no states to merge")
-    if len({state.answered_us for state in states}) > 1:
-        found = sorted({state.answered_us for state in states})
-        raise ValueError(f"states to merge have answered up to different (emit_us, window_end_us): {found}")
-    first, every = states[0], pa.concat_tables([state.candidates for state in states])
+    position = together([_position(state) for state in states])
+    every = pa.concat_tables([state.candidates for state in states])
     return replace(
-        first,
-        candidates=best_of_panes(first.spec, every),
-        last_arrival_us=max(state.last_arrival_us for state in states),
-        peak_bytes=sum(state.peak_bytes for state in states),
-        open_end=any(state.open_end for state in states),
+        states[0],
+        candidates=best_of_panes(states[0].spec, every),
+        last_arrival_us=position.last_arrival_us,
+        peak_bytes=position.peak_bytes,
+        open_end=position.open_end,
     )
 
 
@@ -116,12 +91,15 @@ def split(state: State, bucket_of: Callable[[pa.Table], Int64s], buckets: int) -
     bucket = np.asarray(bucket_of(state.candidates), dtype=np.int64)
     if len(bucket) and not 0 <= bucket.min() <= bucket.max() < buckets:
         raise ValueError(f"buckets must lie in 0..{buckets - 1}")
-    share = state.peak_bytes // buckets
     return [
         replace(
             state,
             candidates=state.candidates.filter(pa.array(bucket == number)).combine_chunks(),
-            peak_bytes=share + (0 if number else state.peak_bytes - share * buckets),
+            peak_bytes=peak,
         )
-        for number in range(buckets)
+        for number, peak in enumerate(even_shares(state.peak_bytes, buckets))
     ]
+
+
+def _position(state: State) -> Position:
+    return Position(*state.answered_us, state.last_arrival_us, state.peak_bytes, state.open_end)
