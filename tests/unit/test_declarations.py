@@ -64,6 +64,7 @@ def test_a_folder_becomes_a_pipeline(tmp_path: Path) -> None:
     assert (pipeline.interval_s, pipeline.tick_s, pipeline.horizon_s) == (3600, 300, 21600)
     assert (pipeline.memory_budget_bytes, pipeline.process_budget_bytes) == (65536, 3 << 30)
     assert (pipeline.initial_slack_s, pipeline.rate_change, pipeline.partitions) == (3600, 0.5, 2)
+    assert pipeline.promise_period_s == 86400
     assert pipeline.start.isoformat() == "2013-01-01T00:00:00+00:00"
     departures, weather = pipeline.streams
     assert departures.path == f"{tmp_path.resolve()}/flights/landing/departures/%Y-%m-%dT%H.jsonl"

@@ -7,17 +7,18 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from infra.benchmarks.generator.randomness import Floats
 
-from tidegate.operators.accuracy import choose_slack
-from tidegate.operators.top_k.published import Query
+from tidegate.operators.accuracy import Needed, Promise, PromiseState, newest_law, promise_step
+from tidegate.operators.top_k.published import Arrival, Query
 
 SECOND_US = 1_000_000
-CONFIDENCE = 0.95
+SAMPLE_TUPLES = 20_000
 """As the calibrate stage has it."""
 STEPS, HALVINGS = 120, 40
 
 
 def learnt_slack_s(
     query: Query,
+    stream: Sequence[Arrival],
     needed_us: Mapping[int, Sequence[int]],
     target: float,
     *,
@@ -26,34 +27,45 @@ def learnt_slack_s(
     pool_s: float,
     every_s: float,
 ) -> Floats:
-    """K of every window, ascending: ``choose_slack`` over the windows that became final within the pool.
+    """K of every window, ascending, as ``calibrate`` would choose it to keep the target on average.
 
     Args:
         query: gives the windows' ends.
+        stream: the tuples; their delays are known once they have arrived.
         needed_us: per window, without a gap, the needed slacks of its true winners.
         target: ε_min.
-        first_s: K as long as nothing is known, and its place when the pool is empty.
+        first_s: K as long as nothing is known.
         horizon_s: a window is final so long after its end; K is never more.
         pool_s: how far back, from now, windows became final that count.
         every_s: how often K is chosen anew; a window waits for the K in force at its end.
     """
     windows = np.fromiter(needed_us, dtype=np.int64)
-    final_s = (windows + 1) * query.slide_us / SECOND_US + horizon_s
-    end_s = final_s - horizon_s
+    end_s = (windows + 1) * query.slide_us / SECOND_US
     counts = np.array([len(found) for found in needed_us.values()])
-    upto = np.concatenate([[0], np.cumsum(counts)])
-    needed_s = np.array([us for found in needed_us.values() for us in found], dtype=np.float64) / SECOND_US
-    weights = np.repeat(1 / np.maximum(counts, 1), counts)
-    slack_s, chosen_at, now_slack_s = np.empty(len(windows)), -1.0, first_s
+    needed = Needed(
+        np.repeat((end_s * SECOND_US).astype(np.int64), counts),
+        np.array([us for found in needed_us.values() for us in found], dtype=np.float64) / SECOND_US,
+        np.repeat(1 / np.maximum(counts, 1), counts),
+    )
+    range_s = query.width_us / SECOND_US
+    promise = Promise(target, pool_s, horizon_s, confidence=None, offset_s=range_s / 10)
+    event_us, arrival_us = (np.array([getattr(t, name) for t in stream]) for name in ("event_us", "arrival_us"))
+    order = np.argsort(arrival_us, kind="stable")
+    arrival_us, delay_s = arrival_us[order], (arrival_us - event_us)[order] / SECOND_US
+    state, slack_s, chosen_at, now_slack_s = PromiseState.initial(promise), np.empty(len(windows)), -1.0, first_s
     for index, now_s in enumerate(end_s):
         tick = now_s // every_s
         if tick != chosen_at:
             chosen_at = tick
-            first, last = np.searchsorted(final_s, [tick * every_s - pool_s, tick * every_s], side="right")
-            own = slice(upto[first], upto[last])
-            if upto[last] > upto[first]:
-                choice = choose_slack(needed_s[own], target, confidence=CONFIDENCE, weights=weights[own])
-                now_slack_s = min(choice.slack_s, horizon_s)
+            now_us = round(tick * every_s * SECOND_US)
+            final_us = now_us - round(horizon_s * SECOND_US)
+            upto = int(np.searchsorted(arrival_us, now_us, side="right"))
+            newest = slice(max(0, upto - SAMPLE_TUPLES), upto)
+            law = newest_law(arrival_us[newest], delay_s[newest], range_s, target)
+            known = needed.between(final_us - round(pool_s * SECOND_US), final_us + 1)
+            unit_s = None if law is None else law.slack_s(target, range_s)
+            state, choice = promise_step(promise, state, now_us, known, unit_s, first_s)
+            now_slack_s = choice.slack_s
         slack_s[index] = now_slack_s
     return slack_s
 

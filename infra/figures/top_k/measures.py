@@ -92,6 +92,7 @@ class Judged:
         return self.waited(
             learnt_slack_s(
                 self.query,
+                self.stream,
                 self.needed_us,
                 target,
                 first_s=options.slack_us / SECOND_US,

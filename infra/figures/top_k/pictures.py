@@ -33,7 +33,7 @@ SETTLED = (
     "SMA and MinTopK are both exact, so one curve stands for both: a tuple is late once its slide is over, and is "
     "dropped, or counted as one of the slide in which it comes. GSTopK takes late tuples at once, K-slack and its kin "
     "wait, and take what comes later still. Wu and Fang: m = 10, n = 30, grain 0.2 s from (0, 2 s], 1 s from "
-    "(0, 60 s]. Tidegate: choose_slack with 95 % confidence over the needed slacks of the last hour, every minute."
+    "(0, 60 s]. Tidegate: what all delays ask for, or the winners of the last hour where they are late otherwise, every minute."
 )
 
 
@@ -167,8 +167,7 @@ def _draw_step(settings: Settings) -> None:
         f"{measures.STEP_BIN_S // 60} min. K comes within a tenth of what the new law asks for: {_recovered(means)}. "
         "The searches begin at (0, 2 s] and at (0, 20 s] with m = 10, n = 30; a round lasts 150 s and the "
         f"{measures.OPTIONS.horizon_us // 10**6} s until the truth is known, and moves K by one part. Tidegate: "
-        "choose_slack with 95 % confidence over the needed slacks of the last hour, chosen anew every minute: it is "
-        "up as soon as the hour holds enough of the new delays. "
+        "what the delays of all tuples ask for since they last changed, chosen anew every minute. "
         f"{_said(seeds, measures.STEP_HOURS, measures.STEP_RATE)}"
     )
     save(figure, settings.out, "topk_step", caption, {"": pd.concat(tables), ".instances": rows})

@@ -18,35 +18,27 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.apps.calibrate_slacks import NEEDED_ORDER, plan_slacks
 from tidegate.apps.calibrate_widths import judged_columns, learn_widths
 from tidegate.apps.launcher import launch
 from tidegate.declarations.models import Pipeline, Query, to_us
 from tidegate.declarations.tables import TIMESTAMP
 from tidegate.hosts.answers import answer_windows, windows_of
-from tidegate.hosts.context import RunContext, StageRun, previous_label
+from tidegate.hosts.context import RunContext, StageRun
 from tidegate.hosts.intervals import Interval, interval_holding
 from tidegate.hosts.planner import first_arrivals_us
 from tidegate.hosts.plans import Emissions, PlanHistory, asked
 from tidegate.hosts.session import suit_to_size
 from tidegate.hosts.slacks import SlackHistory
 from tidegate.operators.accuracy import (
-    accuracy_at,
-    choose_slack,
     hit_rate,
     needed_slack,
     needed_slack_on_grid,
-    oracle_slack,
     relative_error,
 )
 from tidegate.operators.schedule import Int64s, Schedule, ticks_between
 
 STAGE = "calibrate"
-EVIDENCE_S = 24 * 3600
-"""Needed slacks of windows that became final within so many seconds are pooled: a day holds every hour of the day."""
-ERROR_TARGET = 0.95
-"""ERROR e promises that the relative error is at most e in this share of the windows."""
-_CONFIDENCE = 0.95
-_NEEDED_ORDER = [(name, "ascending") for name in ("query", "window_end", "slack_s", "event_id")]
 _QUERIES_AT_ONCE = 3
 
 
@@ -75,8 +67,8 @@ def learn(context: RunContext, intervals: Sequence[Interval]) -> None:
         evidence = pa.concat_tables(needed.values())
         for interval in intervals:
             own = evidence.filter(pc.equal(evidence.column("interval"), interval.label))
-            stage.commit.put_arrow("needed_slack", interval, own.sort_by(_NEEDED_ORDER))
-        _plan_slacks(context, stage, intervals, evidence)
+            stage.commit.put_arrow("needed_slack", interval, own.sort_by(NEEDED_ORDER))
+        plan_slacks(context, stage, intervals, evidence)
     # In a commit of its own: it needs the slacks that have just been planned.
     slacks = SlackHistory.load(warehouse, intervals)
     ends_us = {q.id: final_ends_us(pipeline, q, began_us, intervals) for q in pipeline.queries}
@@ -186,68 +178,6 @@ def _needed_by_windows(
             "interval": [interval_holding(pipeline, int(us) + horizon_us).label for us in ends_us],
         }
     )
-
-
-def _plan_slacks(context: RunContext, stage: StageRun, intervals: Sequence[Interval], fresh: pa.Table) -> None:
-    pipeline, warehouse = context.pipeline, context.warehouse
-    promised = [q for q in pipeline.queries if q.promised is not None]
-    oldest = interval_holding(pipeline, intervals[0].end_us - EVIDENCE_S * 1_000_000).label
-    earlier = [x for x in warehouse.labels("needed_slack") if oldest <= x < intervals[0].label]
-    # In one order, whatever runs the rows came from: sums of weights round alike.
-    pool = pa.concat_tables([warehouse.read_arrow("needed_slack", earlier), fresh]).sort_by(_NEEDED_ORDER)
-    before = previous_label(pipeline, intervals[0])
-    in_effect: dict[str, float] = {
-        row["query"]: row["slack_s"] for row in warehouse.read_arrow("slack_plan", [before]).to_pylist()
-    }
-    labels = np.array(pool.column("interval").to_pylist(), dtype=object)
-    queries = np.array(pool.column("query").to_pylist(), dtype=object)
-    needed_s = pool.column("slack_s").to_numpy()
-    ends_us = _us(pool.column("window_end"))
-    for interval in intervals:
-        since = interval_holding(pipeline, interval.end_us - EVIDENCE_S * 1_000_000).label
-        rows = []
-        for query in promised:
-            own = (queries == query.id) & (labels >= since) & (labels <= interval.label)
-            row = _slack_row(pipeline, query, needed_s[own], ends_us[own], in_effect.get(query.id))
-            now = own & (labels == interval.label)
-            target = row["accuracy_target"]
-            row["effective_from"] = interval.end
-            if now.any():
-                row["oracle_slack_s"] = oracle_slack(needed_s[now], target, _weights(query, ends_us[now]))
-            in_effect[query.id] = row["slack_s"]
-            rows.append(row)
-        data = pa.Table.from_pylist(rows, schema=warehouse.schema("slack_plan"))
-        stage.commit.put_arrow("slack_plan", interval, data)
-
-
-def _slack_row(
-    pipeline: Pipeline, query: Query, needed_s: np.ndarray, ends_us: Int64s, in_effect: float | None
-) -> dict[str, Any]:
-    target = query.accuracy if query.accuracy is not None else ERROR_TARGET
-    if len(needed_s) == 0:
-        # Nothing became final lately: what was learnt before stays in effect, at first what was declared.
-        slack_s = float(pipeline.initial_slack_s) if in_effect is None else in_effect
-        method = "initial" if in_effect is None else "carried"
-        return {"query": query.id, "slack_s": slack_s, "accuracy_target": target, "windows": 0, "method": method}
-    weights = _weights(query, ends_us)
-    choice = choose_slack(needed_s, target, confidence=_CONFIDENCE, weights=weights)
-    slack_s = min(choice.slack_s, float(pipeline.horizon_s))
-    return {
-        "query": query.id,
-        "slack_s": slack_s,
-        "accuracy_target": target,
-        "accuracy_expected": accuracy_at(needed_s, slack_s, weights),
-        "windows": len(np.unique(ends_us)),
-        "method": choice.method,
-    }
-
-
-def _weights(query: Query, ends_us: Int64s) -> np.ndarray | None:
-    """One window, one vote: windows with fewer winners than others count as much."""
-    if query.kind != "top_k":
-        return None
-    _, inverse, counts = np.unique(ends_us, return_inverse=True, return_counts=True)
-    return 1.0 / counts[inverse]
 
 
 def _truth_order(query: Query) -> list[tuple[str, str]]:

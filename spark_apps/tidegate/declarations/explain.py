@@ -19,6 +19,7 @@ def describe(pipeline: Pipeline) -> str:
         ("memory budget", f"{show_bytes(pipeline.memory_budget_bytes)} for all windows"),
         ("process budget", f"{show_bytes(pipeline.process_budget_bytes)} for the JVM and its Python workers"),
         ("initial slack", show_duration(pipeline.initial_slack_s)),
+        ("promise period", f"ERROR and ACCURACY are promised for each {show_duration(pipeline.promise_period_s)}"),
         ("new plan", f"when a rate moves by more than {pipeline.rate_change:.6g} of itself"),
     ]
     title = f"Pipeline {pipeline.name}" + (f": {pipeline.description}" if pipeline.description else "")

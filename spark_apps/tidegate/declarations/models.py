@@ -231,7 +231,8 @@ class Pipeline(Model):
     evaluated (both divide a day; every EVERY and range is a multiple of the tick). ``horizon_s``: how long after its
     end a window is final. ``memory_budget_bytes``: M, what all windows may hold together.
     ``process_budget_bytes``: the most that the JVM and its Python workers may take together.
-    ``initial_slack_s``: K before anything has been measured. ``rate_change``: δ, the relative change of a stream's
+    ``initial_slack_s``: K before anything has been measured. ``promise_period_s``: ERROR and ACCURACY are promised for
+    each such period, since 1970. ``rate_change``: δ, the relative change of a stream's
     rate that makes a new plan. ``start``: the first instant that Airflow schedules.
     """
 
@@ -246,6 +247,7 @@ class Pipeline(Model):
     memory_budget_bytes: int
     process_budget_bytes: int
     initial_slack_s: int = 0
+    promise_period_s: int = 86_400
     rate_change: float = 0.5
     partitions: int = 2
     streams: tuple[Stream, ...]

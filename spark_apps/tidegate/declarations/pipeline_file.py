@@ -30,7 +30,7 @@ from tidegate.declarations.yaml_sections import Section, compose
 DAY_S = 86_400
 PIPELINE_KEYS = (
     "name", "description", "owner", "start", "interval", "tick", "horizon", "memory_budget", "process_budget",
-    "initial_slack", "rate_change", "partitions", "streams",
+    "initial_slack", "promise_period", "rate_change", "partitions", "streams",
 )  # fmt: skip
 
 
@@ -72,6 +72,7 @@ def read_pipeline_file(report: Report, folder: Path) -> PipelineFile:
         "memory_budget_bytes": read("memory_budget", read_bytes),
         "process_budget_bytes": read("process_budget", read_bytes),
         "initial_slack_s": read("initial_slack", read_seconds, 0, required=False),
+        "promise_period_s": read("promise_period", read_positive_seconds, DAY_S, required=False),
         "rate_change": read("rate_change", _rate_change, 0.5, required=False),
         "partitions": read("partitions", lambda text: read_integer(text, 1, 10_000), 2, required=False),
     }
@@ -93,6 +94,7 @@ def _check_together(report: Report, section: Section, values: dict[str, Any]) ->
 
     interval_s, tick_s, horizon_s = values["interval_s"], values["tick_s"], values["horizon_s"]
     slack_s, memory, process = (values[k] for k in ("initial_slack_s", "memory_budget_bytes", "process_budget_bytes"))
+    period_s = values["promise_period_s"]
     if interval_s and tick_s and interval_s % tick_s:
         mistake(
             "tick", f"{show_duration(tick_s)} does not divide the interval", f"a divisor of {show_duration(interval_s)}"
@@ -103,6 +105,9 @@ def _check_together(report: Report, section: Section, values: dict[str, Any]) ->
     if slack_s and horizon_s and slack_s > horizon_s:
         message = f"{show_duration(slack_s)} is longer than the horizon, after which an answer is final"
         mistake("initial_slack", message, f"at most {show_duration(horizon_s)}")
+    if interval_s and period_s and period_s % interval_s:
+        message = f"{show_duration(period_s)} is not a multiple of the interval, at whose end K is chosen"
+        mistake("promise_period", message, f"a multiple of {show_duration(interval_s)}")
     if memory and process and process < memory:
         message = f"{show_bytes(process)} is less than the memory budget of the windows, which it contains"
         mistake("process_budget", message, f"more than {show_bytes(memory)}")

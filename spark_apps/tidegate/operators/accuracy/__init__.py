@@ -1,5 +1,6 @@
 """How right answers were, and how long they would have had to wait, how much to hold, to be right enough."""
 
+from tidegate.operators.accuracy.delay_law import DelayLaw, newest_law
 from tidegate.operators.accuracy.error_width import (
     MISS_RATE,
     ShareChoice,
@@ -11,6 +12,8 @@ from tidegate.operators.accuracy.error_width import (
     widths_to_try,
 )
 from tidegate.operators.accuracy.measures import hit_rate, relative_error
+from tidegate.operators.accuracy.promise import Choice, Needed, Promise, PromiseState
+from tidegate.operators.accuracy.promise import step as promise_step
 from tidegate.operators.accuracy.slack import (
     SlackChoice,
     accuracy_at,
@@ -22,6 +25,11 @@ from tidegate.operators.accuracy.slack import (
 
 __all__ = [
     "MISS_RATE",
+    "Choice",
+    "DelayLaw",
+    "Needed",
+    "Promise",
+    "PromiseState",
     "ShareChoice",
     "SlackChoice",
     "accuracy_at",
@@ -33,7 +41,9 @@ __all__ = [
     "least_evidence",
     "needed_slack",
     "needed_slack_on_grid",
+    "newest_law",
     "oracle_slack",
+    "promise_step",
     "relative_error",
     "sample_stride",
     "widths_to_try",

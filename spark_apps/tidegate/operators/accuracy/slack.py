@@ -136,7 +136,7 @@ def choose_slack(
         rank, method = max(rank, _tolerance_rank(n, target, confidence)), "tolerance"
     if rank > n:
         rank, method = n, "largest"
-    slack_s = _least_covering(needed_s, rank / n, weights)
+    slack_s = float(math.ceil(least_covering(needed_s, rank / n, weights)))
     return SlackChoice(slack_s, accuracy_at(needed_s, slack_s, weights), n, method)
 
 
@@ -150,15 +150,15 @@ def oracle_slack(needed_s: Float64s, target: float, weights: Float64s | None = N
     """
     _check_target(target)
     needed_s = np.asarray(needed_s, dtype=np.float64)
-    return _least_covering(needed_s, target, weights) if len(needed_s) else 0.0
+    return float(math.ceil(least_covering(needed_s, target, weights))) if len(needed_s) else 0.0
 
 
-def _least_covering(needed_s: Float64s, share: float, weights: Float64s | None) -> float:
-    """The least whole number of seconds that covers the share of the weight."""
-    order = np.argsort(needed_s, kind="stable")
+def least_covering(needed_s: Float64s, share: float, weights: Float64s | None = None) -> float:
+    """The least of the needed slacks that covers the share of the weight; n ≥ 1."""
+    order = np.argsort(needed_s)
     covered = np.cumsum(_weights(needed_s, weights)[order])
     position = int(np.searchsorted(covered, covered[-1] * (share - ROUNDING), side="left"))
-    return float(math.ceil(needed_s[order[min(position, len(order) - 1)]]))
+    return float(needed_s[order[min(position, len(order) - 1)]])
 
 
 def _tolerance_rank(n: int, target: float, confidence: float) -> int:

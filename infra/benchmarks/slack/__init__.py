@@ -1,0 +1,1 @@
+"""How well K is calibrated: Tidegate's controller beside one that knows the law of the delays."""

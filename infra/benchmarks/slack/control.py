@@ -1,0 +1,71 @@
+"""The controller run over a stream, choice by choice, and what its slacks were worth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from infra.benchmarks.generator.randomness import Floats
+from infra.benchmarks.slack.stream import HOUR_S, RANGE_S, Stream, Winners, hours_of, known_law_slack_s
+
+from tidegate.operators.accuracy import Needed, Promise, PromiseState, newest_law, promise_step
+from tidegate.operators.accuracy.slack import least_covering
+from tidegate.operators.schedule import Int64s
+
+HORIZON_S = 180
+CHOSEN_EVERY_S = 60
+EVIDENCE_S = 12 * 3600
+SAMPLE_TUPLES = 20_000
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """Choices by instant: ``at_s``, ``slack_s`` float64[n], and how each was made."""
+
+    at_s: Floats
+    slack_s: Floats
+    methods: list[str]
+
+    def of_windows(self, end_us: Int64s) -> Floats:
+        """K of each window: the newest choice's at its end."""
+        return self.slack_s[np.maximum(np.searchsorted(self.at_s, end_us / 1e6, side="right") - 1, 0)]
+
+
+def course(of: Stream, found: Winners, promise: Promise) -> Course:
+    """A choice a minute from the tuples that have arrived and the windows that are final."""
+    arrival_us = ((of.event_s + of.delay_s) * 1e6).astype(np.int64)
+    order = np.argsort(arrival_us, kind="stable")
+    arrival_us, delay_s = arrival_us[order], of.delay_s[order]
+    # One window, one vote: all have k winners.
+    needed = Needed(found.end_us, found.needed_s, np.ones(len(found.end_us)))
+    state, back_us = PromiseState.initial(promise), EVIDENCE_S * 1_000_000
+    at_s = np.arange(CHOSEN_EVERY_S, len(of.theta_s) * HOUR_S, CHOSEN_EVERY_S)
+    slack_s, methods = np.empty(len(at_s)), []
+    for index, now_us in enumerate((at_s * 1_000_000).tolist()):
+        upto = np.searchsorted(arrival_us, now_us, side="right")
+        newest = slice(max(0, upto - SAMPLE_TUPLES), upto)
+        law = newest_law(arrival_us[newest], delay_s[newest], RANGE_S, promise.target)
+        unit_s = None if law is None else law.slack_s(promise.target, RANGE_S)
+        final_us = now_us - HORIZON_S * 1_000_000
+        first, last = np.searchsorted(needed.end_us, [final_us - back_us, final_us], side="right")
+        own = Needed(needed.end_us[first:last], needed.slack_s[first:last], needed.weight[first:last])
+        state, choice = promise_step(promise, state, now_us, own, unit_s)
+        slack_s[index] = choice.slack_s
+        methods.append(choice.method)
+    return Course(at_s.astype(np.float64), slack_s, methods)
+
+
+def kept_by_hour(found: Winners, slack_s: Floats, hours: int) -> Floats:
+    """Measured mean accuracy of the windows of each hour, their slacks given per winner."""
+    hour = hours_of(found.end_us / 1e6)
+    hits = np.bincount(hour, found.needed_s <= slack_s, hours + 1)
+    return (hits / np.maximum(np.bincount(hour, minlength=hours + 1), 1))[:hours]
+
+
+def matching_factor(of: Stream, found: Winners, correlation: float, target: float) -> Floats:
+    """Hour by hour the least factor by which the K of one who knows the law keeps the target in that hour."""
+    hours = len(of.theta_s)
+    hour = hours_of(found.end_us / 1e6)
+    known_s = known_law_slack_s(correlation, target, of.theta_s[np.minimum(hour, hours - 1)])
+    ratio = np.where(found.needed_s > 0, found.needed_s / np.maximum(known_s, 1e-9), 0.0)
+    return np.array([least_covering(ratio[hour == h], target) for h in range(hours)])
