@@ -113,6 +113,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "pipeline.yml").write_text(PIPELINE)
     query = "SELECT COUNT(*) AS n FROM jsonls [1 HOUR] EVERY 5 MINUTES\n"
     (folder / "queries" / "counted.sql").write_text(query)
+    best = "SELECT kind, value FROM jsonls [1 HOUR] ORDER BY value DESC LIMIT 2 ACCURACY 90% EVERY 5 MINUTES\n"
+    (folder / "queries" / "best.sql").write_text(best)
     for kind in ("jsonls", "csvs", "parquets"):
         (folder / "feed" / kind).mkdir(parents=True)
     feed_jsonl(folder / "feed" / "jsonls")
@@ -169,7 +171,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def run(folder: Path, root: Path) -> Run:
     """All four hours in one run, which goes on in spite of everything."""
-    stages = ("--stage", "ingest", "--stage", "join_aggregate")
+    stages = [word for stage in ("ingest", "join_aggregate", "top_k", "calibrate") for word in ("--stage", stage)]
     return run_pipeline(folder, root, "2024-03-01T10", "2024-03-01T14", *stages)
 
 
@@ -258,6 +260,12 @@ def test_answers_are_given_all_the_same(warehouse: Path) -> None:
     counts = {f"{row['window_end']:%H:%M}": row["n"] for row in read_rows(warehouse, "answers_counted")}
     assert counts["11:00"] == 3.0
     assert counts["13:55"] == 0.0
+
+
+def test_forged_clocks_do_not_move_the_slack(warehouse: Path) -> None:
+    """Every tuple that was accepted came a minute after it happened: no winner needs more, whatever was refused."""
+    slacks = [plan["slack_s"] for plan in read_rows(warehouse, "slack_plan") if plan["query"] == "best"]
+    assert len(slacks) == len(HOURS) and max(slacks) <= 60
 
 
 def test_a_file_that_grew_is_noticed_and_read_again_on_demand(folder: Path, root: Path, run: Run) -> None:

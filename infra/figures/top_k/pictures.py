@@ -33,7 +33,8 @@ SETTLED = (
     "SMA and MinTopK are both exact, so one curve stands for both: a tuple is late once its slide is over, and is "
     "dropped, or counted as one of the slide in which it comes. GSTopK takes late tuples at once, K-slack and its kin "
     "wait, and take what comes later still. Wu and Fang: m = 10, n = 30, grain 0.2 s from (0, 2 s], 1 s from "
-    "(0, 60 s]. Tidegate: what all delays ask for, or the winners of the last hour where they are late otherwise, every minute."
+    "(0, 60 s]. Tidegate: what all delays ask for, or the winners of the last hour where they are late otherwise, each "
+    "minute."
 )
 
 
