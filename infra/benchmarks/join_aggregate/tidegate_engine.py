@@ -55,7 +55,7 @@ def pipeline_of(job: Job) -> Pipeline:
     """The pipeline that a user would write."""
     folder = Path(job.scratch) / "benchmark"
     (folder / "queries").mkdir(parents=True, exist_ok=True)
-    streams = "".join(STREAM.format(side=side, path=job.side(side)) for side in SIDES)
+    streams = "".join(STREAM.format(side=side, path=job.stream(side)) for side in SIDES)
     text = PIPELINE.format(every_s=job.every_s, streams=streams, process_budget=PROCESS_BUDGET)
     (folder / "pipeline.yml").write_text(text)
     (folder / "queries" / "joined.sql").write_text(QUERY.format(range_s=job.range_s, every_s=job.every_s))
@@ -77,7 +77,7 @@ def run(session: tuple[Pipeline, SparkSession], job: Job) -> dict[str, int]:
     schedule = Schedule.from_ticks(job.ends_us, job.slack_s * SECOND_US, ranges_us)
     events = {
         f"{side}s": EventFiles(
-            tuple(sorted(str(path) for path in Path(job.side(side)).rglob("*.parquet"))),
+            tuple(sorted(str(path) for path in Path(job.stream(side)).rglob("*.parquet"))),
             schema(pipeline, f"events_{side}s"),
         )
         for side in SIDES
