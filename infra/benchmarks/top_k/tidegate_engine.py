@@ -142,7 +142,8 @@ def _filled(context: RunContext, job: Job, intervals: tuple[Interval, ...]) -> N
     """What ingest leaves: the tuples' files by hard link, their numbers per tick, the window plans."""
     tick_us = job.every_s * SECOND_US
     counts = [planner.ARRIVALS_SCHEMA.empty_table()]
-    with context, context.stage("ingest", intervals) as stage:
+    context.warehouse.folder.mkdir(parents=True)
+    with context.stage("ingest", intervals) as stage:
         for interval in intervals:
             stage.commit.put_arrow("source_files", interval, context.warehouse.schema("source_files").empty_table())
             target = stage.commit.stage_folder(TABLE, interval.label)
