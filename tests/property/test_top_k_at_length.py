@@ -101,7 +101,7 @@ def brute_force(case: Case) -> list[tuple[int, int, int]]:
 def check(seed: int) -> None:
     case = case_of(seed)
     expected = brute_force(case)
-    assert len(expected) > 100
+    assert len(expected) > 30
     assert answered(case, sift=False) == expected
     # What is left of each batch, whatever the schedule, gives the same.
     assert answered(case, sift=True) == expected

@@ -72,13 +72,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=f"python -m {PACKAGE}",
-        description="The same continuous join-aggregate in Tidegate and its rivals.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = arguments.parser_of(
+        PACKAGE,
+        "The same continuous join-aggregate in Tidegate and its rivals.",
+        EXAMPLES,
+        ENGINES,
+        " a side",
+        "flink:naive",
     )
-    arguments.add_common(parser, ENGINES, " a side", "flink:naive")
     add = parser.add_argument
     add("--keys", type=arguments.positive, default=10_000, metavar="N", help="distinct keys (10000)")
     add("--distributions", nargs="+", default=list(DISTRIBUTIONS), choices=DISTRIBUTIONS, help="of the keys (both)")

@@ -24,8 +24,19 @@ class Window:
         return f"{self.range_s} s by {self.every_s} s"
 
 
-def add_common(parser: argparse.ArgumentParser, engines: Mapping[str, Engine], stream: str, left_out: str) -> None:
-    """Rows, rate, windows, engines and how they are run. ``stream``: what has so many rows, in the help."""
+def parser_of(
+    package: str, description: str, examples: str, engines: Mapping[str, Engine], stream: str, left_out: str
+) -> argparse.ArgumentParser:
+    """Rows, rate, windows, engines and how they are run.
+
+    ``stream``: what has so many rows, in the help. ``left_out``: the forms that are not run by themselves.
+    """
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {package}",
+        description=description,
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     known = ", ".join(f"{name}[:{'|'.join(engine.forms)}]" for name, engine in engines.items())
     add = parser.add_argument
     add("--rows", type=positive, default=2_000_000, metavar="N", help=f"tuples{stream} (2000000)")
@@ -46,6 +57,7 @@ def add_common(parser: argparse.ArgumentParser, engines: Mapping[str, Engine], s
     add("--seed", type=int, default=1, metavar="N", help="of everything random (1)")
     add("--json", type=Path, metavar="FILE", help="also write the rows there")
     add("--work-dir", type=Path, default=WORK_DIR, metavar="DIR", help=f"for data, logs, Flink ({WORK_DIR})")
+    return parser
 
 
 def check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:

@@ -24,7 +24,7 @@ compared with the numpy kernel's by a checksum; another one is marked WRONG, and
 forms     naive: as one would write it (a tuple once for each of its windows). panes: written by hand, the best of every
           slide, then of every window from these.
 tidegate  sql: the stage top_k. learn: what calibration costs beside it (the truth of every window, the slack that each
-          would have needed, the slack in effect from then on); its share of the top-k run is one over its `tidegate ×`.
+          would have needed, the slack in effect from then on), as a share of the top-k run: its `tidegate ×`.
           learn+sql: both, in the order of `tidegate run`.
 --warm    measures the second answer of a session: compilers are warm, as in an engine that runs on; else the first.
 columns   CPU s, peak MB: the whole process tree, sessions' start (start s: its CPU time) not counted as CPU, but as
@@ -75,13 +75,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=f"python -m {PACKAGE}",
-        description="The same continuous top-k in Tidegate and its rivals.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = arguments.parser_of(
+        PACKAGE, "The same continuous top-k in Tidegate and its rivals.", EXAMPLES, ENGINES, "", "tidegate:learn+sql"
     )
-    arguments.add_common(parser, ENGINES, "", "tidegate:learn+sql")
     parser.add_argument("--k", type=arguments.positive, default=5, metavar="N", help="how many of each window (5)")
     parser.add_argument(
         "--groups", type=arguments.positive, default=1, metavar="N", help="each with a top-k of its own (1: no groups)"

@@ -16,45 +16,17 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from infra.benchmarks.rivals import tidegate
 from infra.benchmarks.rivals.measuring import ROOT
 from infra.benchmarks.top_k.job import SECOND_US, STREAM, Job, serve
 from infra.benchmarks.top_k.workload import Data
 
 from tidegate.apps import calibrate, ingest, top_k
-from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Pipeline
 from tidegate.hosts import planner
 from tidegate.hosts.context import RunContext
 from tidegate.hosts.intervals import Interval, intervals_between
 
-PIPELINE = """\
-name: benchmark
-description: The best of a stream
-owner: benchmark
-start: {day}
-interval: 1 hour
-tick: {every_s} seconds
-horizon: 1 hour
-memory_budget: 1 GiB
-process_budget: 6 GiB
-initial_slack: {slack_s} seconds
-streams:
-  {stream}:
-    format: parquet
-    path: {path}/*/*.parquet
-    columns: {{event_id: integer, event_time: timestamp, arrival_time: timestamp, key: integer, score: double}}
-    id: event_id
-    event_time: event_time
-    arrival_time: arrival_time
-    rate: 1000 per second
-    max_early: 1 minute
-    max_late: 1 hour
-"""
-QUERY = """\
--- The benchmark's query
-SELECT {columns} FROM {stream} [{range_s} SECONDS] {group} ORDER BY score DESC LIMIT {k}
-ACCURACY 95% EVERY {every_s} SECONDS DURATION ['{first}', '{last}')
-"""
 TABLE = f"events_{STREAM}"
 TUPLE_BYTES = 60.0
 
@@ -105,7 +77,7 @@ def run(session: Session, job: Job) -> None:
         calibrate.learn(context, session.intervals)
     if "sql" in job.form:
         top_k.run(context, session.intervals)
-    os.rename(context.warehouse.folder / ("answers_best" if "sql" in job.form else "truth_best"), job.out)
+    os.rename(context.warehouse.folder / ("answers_asked" if "sql" in job.form else "truth_asked"), job.out)
 
 
 def _span(job: Job) -> tuple[datetime, datetime]:
@@ -115,27 +87,15 @@ def _span(job: Job) -> tuple[datetime, datetime]:
 
 
 def _pipeline(job: Job) -> Pipeline:
-    """The pipeline that a user would write."""
-    folder = Path(job.scratch) / "benchmark"
-    (folder / "queries").mkdir(parents=True, exist_ok=True)
+    """The pipeline that a user would write; its query ends with the stream."""
     first = datetime.fromtimestamp(job.start_us / SECOND_US, UTC)
     last = first + timedelta(seconds=job.seconds + 1)
-    clauses = {
-        "day": f"{first:%Y-%m-%dT%H:%M:%SZ}",
-        "first": f"{first:%Y-%m-%dT%H:%M:%S}",
-        "last": f"{last:%Y-%m-%dT%H:%M:%S}",
-        "every_s": job.every_s,
-        "range_s": job.range_s,
-        "slack_s": job.slack_s,
-        "stream": STREAM,
-        "path": job.stream(STREAM),
-        "k": job.k,
-        "columns": "key, score" if job.grouped else "score",
-        "group": "GROUP BY key" if job.grouped else "",
-    }
-    (folder / "pipeline.yml").write_text(PIPELINE.format(**clauses))
-    (folder / "queries" / "best.sql").write_text(QUERY.format(**clauses))
-    return load_pipeline(folder)
+    lines = [
+        f"SELECT {'key, ' if job.grouped else ''}score FROM {STREAM} [{job.range_s} SECONDS]",
+        f"{'GROUP BY key ' if job.grouped else ''}ORDER BY score DESC LIMIT {job.k}",
+        f"ACCURACY 95% EVERY {job.every_s} SECONDS DURATION ['{first:%Y-%m-%dT%H:%M:%S}', '{last:%Y-%m-%dT%H:%M:%S}')",
+    ]
+    return tidegate.pipeline_of(job, {STREAM: job.stream(STREAM)}, "score", lines)
 
 
 def _filled(context: RunContext, job: Job, intervals: tuple[Interval, ...]) -> None:
