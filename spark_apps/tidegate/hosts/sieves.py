@@ -62,27 +62,37 @@ class Sieve:
         """What is needed of a file: as it was kept, else sifted from all its tuples, and kept if it is little."""
         kept = self.kept(path)
         if kept.exists():
-            yield pq.ParquetFile(kept).read()
+            for own in pq.ParquetFile(kept).iter_batches(WORTH_ROWS):
+                yield pa.Table.from_batches([own])
             return
-        parts: list[pa.Table] | None = []
-        for batch in batches:
-            if parts is None:
+        self._make_folder()
+        aside = self.folder / f"{uuid.uuid4().hex}.partial"
+        writer: pq.ParquetWriter | None = None
+        little = True
+        try:
+            for batch in batches:
+                if little:
+                    rows, batch = batch.num_rows, top_k.sifted(self.spec, batch)
+                    little = batch.num_rows <= LARGEST_SHARE * rows
+                    writer = writer or pq.ParquetWriter(aside, batch.schema, compression="zstd")
+                    writer.write_table(batch)
                 yield batch
-                continue
-            part = top_k.sifted(self.spec, batch)
-            yield part
-            parts = [*parts, part] if part.num_rows <= LARGEST_SHARE * batch.num_rows else None
-        if parts:
-            self._keep(path, pa.concat_tables(parts))
+            if writer is not None and little:
+                writer.close()
+                os.replace(aside, kept)
+                self._forget_others(path)
+        finally:
+            if writer is not None:
+                writer.close()
+            aside.unlink(missing_ok=True)
 
-    def _keep(self, path: str, tuples: pa.Table) -> None:
+    def _make_folder(self) -> None:
         if not self.folder.is_dir():
             # The query was another one: what it kept is of no use any more.
             shutil.rmtree(self.folder.parent, ignore_errors=True)
             self.folder.mkdir(parents=True, exist_ok=True)
-        aside = self.folder / f"{uuid.uuid4().hex}.partial"
-        pq.write_table(tuples, aside, compression="zstd")
-        os.replace(aside, self.kept(path))
+
+    def _forget_others(self, path: str) -> None:
         # An interval that was read anew has other files now.
         here = {self.kept(str(file)) for file in Path(path).parent.glob("*.parquet")}
         for other in set(self.folder.glob(f"{Path(path).parent.name}.*")) - here:

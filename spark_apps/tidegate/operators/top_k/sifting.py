@@ -61,7 +61,7 @@ def sifted(spec: Spec, tuples: pa.Table) -> pa.Table:
 def _dense(pane: np.ndarray, group: np.ndarray, groups: int) -> tuple[np.ndarray, int]:
     """One number from 0 on for each pane and group."""
     low, high = int(pane.min()), int(pane.max())
-    if (high - low + 1) * groups <= 4 * len(pane) + (1 << 16):
+    if (high - low + 1) * groups <= len(pane) + (1 << 12):
         return (pane - low) * groups + group, (high - low + 1) * groups
     # A forged clock leaves few panes far apart.
     panes, place = np.unique(pane, return_inverse=True)
