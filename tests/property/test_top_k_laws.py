@@ -21,6 +21,7 @@ from tidegate.operators.top_k import (
     merge,
     merged,
     oracle,
+    sifted,
     split,
     start,
     state_bytes,
@@ -120,6 +121,19 @@ def test_batch_boundaries_and_a_saved_state_change_nothing(
     case: tuple[Spec, Schedule, list[Row]], cuts: list[int], save: bool
 ) -> None:
     assert run(*case, cuts=cuts, save=save).equals(run(*case))
+
+
+@LAWS
+@given(cases(), st.lists(st.integers(0, 30), max_size=3))
+def test_what_is_sifted_out_of_any_stretch_is_in_no_answer(
+    case: tuple[Spec, Schedule, list[Row]], cuts: list[int]
+) -> None:
+    """One sieve for all schedules: it sees none."""
+    spec, schedule, rows = case
+    edges = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
+    parts = [sifted(spec, batch_of(spec, rows[a:b])) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    left = pa.concat_tables(parts).to_pylist()
+    assert run(spec, schedule, left).equals(run(spec, schedule, rows))
 
 
 @LAWS

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from infra.benchmarks.join_aggregate import __main__ as benchmark
-from infra.benchmarks.join_aggregate import flink_engine
-from infra.benchmarks.join_aggregate.answers import NotExactError, checksum
+from infra.benchmarks.join_aggregate.answers import checksum
 from infra.benchmarks.join_aggregate.job import SECOND_US, SIDES
-from infra.benchmarks.join_aggregate.measuring import Measured
-from infra.benchmarks.join_aggregate.meter import TreeMeter
 from infra.benchmarks.join_aggregate.workload import Workload, written
+from infra.benchmarks.rivals import flink, table
+from infra.benchmarks.rivals.measuring import Measured, NotExactError
+from infra.benchmarks.rivals.meter import TreeMeter
 
 SMALL = ["--rows", "200", "--rate", "10", "--keys", "7", "--windows", "6/2", "--distributions", "zipf", "--files", "3"]
 
@@ -72,7 +72,7 @@ def test_checksum_knows_no_order_and_no_empty_windows_but_every_number(tmp_path)
 
 
 def test_another_answer_is_marked_wrong(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(benchmark, "measured", lambda engine, *_: Measured(checksum=engine.name, cpu_s=1.0))
+    monkeypatch.setattr(table, "measured", lambda engine, *_: Measured(checksum=engine.name, cpu_s=1.0))
     asked = [*SMALL, "--work-dir", str(tmp_path), "--engines", "numpy", "duckdb:delta"]
     assert benchmark.main(asked) == 1
     printed = capsys.readouterr()
@@ -88,7 +88,7 @@ def test_an_engine_that_is_too_slow_is_stopped_and_said_to_be(tmp_path, capsys):
 
 def test_a_flink_that_cannot_be_installed_says_why_in_its_row(tmp_path, capsys, monkeypatch):
     pip = subprocess.CompletedProcess([], 1, stdout="", stderr="WARNING: slow\nERROR: No matching distribution found")
-    monkeypatch.setattr(flink_engine.subprocess, "run", lambda *_, **__: pip)
+    monkeypatch.setattr(flink.subprocess, "run", lambda *_, **__: pip)
     assert benchmark.main([*SMALL, "--work-dir", str(tmp_path), "--engines", "flink:delta"]) == 0
     assert "cannot be installed: ERROR: No matching distribution found" in capsys.readouterr().out
 

@@ -9,12 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from infra.benchmarks.rivals.measuring import NotExactError
 
 EXACT_BELOW = 2.0**53
-
-
-class NotExactError(ValueError):
-    """Answers that cannot be compared."""
 
 
 def checksum(path: Path) -> tuple[str, int]:

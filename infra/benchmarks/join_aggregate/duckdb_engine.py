@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 import duckdb
 import numpy as np
 from infra.benchmarks.join_aggregate import delta_sql
 from infra.benchmarks.join_aggregate.job import SECOND_US, Job, serve
+from infra.benchmarks.rivals.duckdb_session import start
 
 NAIVE = """
 WITH lefts AS (
@@ -32,22 +31,11 @@ WITH panes AS (
 DELTA = PANES + delta_sql.STEPS
 
 
-def start(job: Job) -> duckdb.DuckDBPyConnection:
-    """A connection in memory that may spill into the scratch folder."""
-    os.makedirs(job.scratch, exist_ok=True)
-    settings: dict[str, str | bool | int | float | list[str]] = {
-        "threads": os.cpu_count() or 1,
-        "temp_directory": job.scratch,
-        "memory_limit": "8GB",
-    }
-    return duckdb.connect(config=settings)
-
-
 def run(connection: duckdb.DuckDBPyConnection, job: Job) -> None:
     """The form's query."""
     sql = (NAIVE if job.form == "naive" else DELTA).format(
-        left=f"{job.side('left')}/*/*.parquet",
-        right=f"{job.side('right')}/*/*.parquet",
+        left=f"{job.stream('left')}/*/*.parquet",
+        right=f"{job.stream('right')}/*/*.parquet",
         pane=f"(epoch_us(event_time) - {job.start_us}) // {job.every_s * SECOND_US}",
         width=job.range_s // job.every_s,
         windows=len(job.ends_us),

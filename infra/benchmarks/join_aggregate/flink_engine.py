@@ -1,22 +1,17 @@
-"""Flink SQL in streaming mode: watermarks, windows by event time. Runs under an interpreter of its own.
-
-Flink's PyPI package has no Parquet format, so it reads CSV made beforehand (event_us, key, value; not measured).
-"""
+"""Flink SQL in streaming mode: watermarks, windows by event time. Runs under an interpreter of its own."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infra.benchmarks.join_aggregate.job import SECOND_US, SIDES, Job, serve
+from infra.benchmarks.join_aggregate.job import SIDES, Job, serve
+from infra.benchmarks.rivals import flink
+from infra.benchmarks.rivals.flink import start
+from infra.benchmarks.rivals.job import since_1970_us
 
 if TYPE_CHECKING:
     from infra.benchmarks.join_aggregate.workload import Data
-
-PACKAGE = "apache-flink==2.3.0"
-HEAP = "6g"
 
 SOURCE = """
 CREATE TEMPORARY TABLE IF NOT EXISTS {name} (
@@ -78,60 +73,13 @@ WINDOW so_far AS (ORDER BY wt ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
 """Every tuple is read twice, the second time a range later: it enters, it leaves. Then as DuckDB's and Spark's."""
 
 
-def interpreter(venv: Path, say: Any = print) -> Path:
-    """The Python that has Flink, installed when first asked for; RuntimeError if it cannot be."""
-    python = venv / "bin" / "python"
-    ready = venv / f".has-{PACKAGE}"
-    if not ready.exists():
-        say(f"installing {PACKAGE} into {venv} …")
-        for command in (
-            [sys.executable, "-m", "venv", str(venv)],
-            [str(python), "-m", "pip", "install", "--quiet", "--progress-bar", "off", PACKAGE],
-        ):
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                lines = [line for line in (done.stderr or done.stdout).splitlines() if not line.startswith("WARNING")]
-                raise RuntimeError(f"{PACKAGE} cannot be installed: {lines[-1] if lines else 'pip said nothing'}")
-        ready.touch()
-    return python
-
-
 def prepare(data: Data, folder: Path) -> None:
-    """The tuples as CSV, in order of arrival, one file a side."""
-    import pyarrow as pa
-    import pyarrow.csv as csv
-    import pyarrow.parquet as pq
-
+    """The tuples as CSV, in order of arrival, one file a side; values as whole numbers."""
     folder.mkdir(parents=True)
     for side in SIDES:
-        files = sorted((data.folder / f"events_{side}").glob("*/*.parquet"))
-        tuples = pa.concat_tables([pq.ParquetFile(file).read(["event_time", "key", "value"]) for file in files])
-        event_us = tuples["event_time"].cast(pa.int64())
-        table = pa.table({"event_us": event_us, "key": tuples["key"], "value": tuples["value"].cast(pa.int64())})
-        csv.write_csv(table, folder / f"{side}.csv", csv.WriteOptions(include_header=False))
-
-
-def start(job: Job) -> Any:
-    """A table environment with a cluster in the JVM beside it, which the first query starts."""
-    from pyflink.table import EnvironmentSettings, TableEnvironment
-
-    tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
-    for name, value in {
-        "parallelism.default": "2",
-        "table.local-time-zone": "UTC",
-        "pipeline.object-reuse": "true",
-        "table.exec.mini-batch.enabled": "false",
-        "io.tmp.dirs": job.scratch,
-        "taskmanager.memory.managed.size": "512m",
-        "taskmanager.memory.network.max": "128m",
-        "taskmanager.numberOfTaskSlots": "2",
-    }.items():
-        tables.get_config().set(name, value)
-    return tables
-
-
-def _seconds(seconds: int) -> str:
-    return f"INTERVAL '{seconds}' SECOND({max(2, len(str(seconds)))})"
+        tuples = data.read(side, ["event_time", "key", "value"])
+        values = tuples["value"].cast("int64")
+        flink.write_csv(tuples.set_column(2, "value", values), folder / f"{side}.csv")
 
 
 def run(tables: Any, job: Job) -> None:
@@ -140,9 +88,9 @@ def run(tables: Any, job: Job) -> None:
         for name, shift_s in ((f"{side}_in", 0), (f"{side}_out", job.range_s)):
             path = Path(job.prepared) / f"{side}.csv"
             tables.execute_sql(
-                SOURCE.format(name=name, path=path, shift_ms=shift_s * 1000, slack=_seconds(job.slack_s))
+                SOURCE.format(name=name, path=path, shift_ms=shift_s * 1000, slack=flink.interval(job.slack_s))
             )
-    clauses = {"every": _seconds(job.every_s), "range": _seconds(job.range_s)}
+    clauses = {"every": flink.interval(job.every_s), "range": flink.interval(job.range_s)}
     views, query = {
         "naive": ((), NAIVE),
         "factored": ((TUPLES,), FACTORED),
@@ -153,18 +101,12 @@ def run(tables: Any, job: Job) -> None:
     ends_us, counts, totals = [], [], []
     with tables.execute_sql(query.format(**clauses)).collect() as rows:
         for end, count, total in rows:
-            end_us = _since_1970_us(end)
+            end_us = since_1970_us(end)
             if end_us <= job.end_us:
                 ends_us.append(end_us)
                 counts.append(count)
                 totals.append(total)
     (job.write_changes if job.form == "delta" else job.write)(ends_us, counts, totals)
-
-
-def _since_1970_us(end: Any) -> int:
-    from datetime import datetime, timedelta
-
-    return (end - datetime(1970, 1, 1)) // timedelta(seconds=1) * SECOND_US
 
 
 if __name__ == "__main__":

@@ -1,71 +1,27 @@
-"""What an engine is asked, and how it answers: all that an engine's own process has to know.
+"""What an engine is asked about the join-aggregate, and how it answers.
 
 Only the standard library, numpy and pyarrow: Flink's interpreter has nothing else of ours.
 """
 
 from __future__ import annotations
 
-import ctypes
-import json
-import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import TypeVar
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+from infra.benchmarks.rivals import job as rivals
+from infra.benchmarks.rivals.job import SECOND_US, Int64s, Session
 
-SECOND_US = 1_000_000
+__all__ = ["SECOND_US", "SIDES", "Int64s", "Job", "serve"]
 SIDES = ("left", "right")
-MARK = "@benchmark "
-"""Before the lines that an engine says to the parent; everything else that it prints is chatter."""
-PR_SET_CHILD_SUBREAPER = 36
-
-Int64s = npt.NDArray[np.int64]
-Session = TypeVar("Session")
 
 
 @dataclass(frozen=True)
-class Job:
-    """One query over one data set, in one form, by one engine.
-
-    ``data``: a folder with ``events_left`` and ``events_right``, Parquet in order of arrival. ``prepared``: what the
-    engine's ``prepare`` has made of it. ``out``: where the answers go, a file or a folder. ``scratch``: a folder to
-    spoil. Windows end at ``start_us + every_s``, ``+ 2 every_s`` … ``+ seconds``. ``slack_s`` covers every lateness.
-    ``warm``: answer once before, in the same session, which is not measured.
-    """
-
-    form: str
-    data: str
-    prepared: str
-    out: str
-    scratch: str
-    start_us: int
-    seconds: int
-    range_s: int
-    every_s: int
-    slack_s: int
-    keys: int
-    rows: int
-    warm: bool = False
-
-    @property
-    def end_us(self) -> int:
-        """End of the last window."""
-        return self.start_us + self.seconds * SECOND_US
-
-    @property
-    def ends_us(self) -> Int64s:
-        """End of every window."""
-        every_us = self.every_s * SECOND_US
-        return np.arange(self.start_us + every_us, self.end_us + 1, every_us, dtype=np.int64)
-
-    def side(self, name: str) -> str:
-        """The folder of one stream."""
-        return str(Path(self.data) / f"events_{name}")
+class Job(rivals.Job):
+    """COUNT and SUM over the join of the streams ``left`` and ``right``."""
 
     def write(self, window_end_us: npt.ArrayLike, count: npt.ArrayLike, total: npt.ArrayLike) -> None:
         """Write answers: a row a window; windows left out are empty joins."""
@@ -86,30 +42,5 @@ class Job:
 
 
 def serve(start: Callable[[Job], Session], run: Callable[[Session, Job], dict[str, int] | None]) -> None:
-    """An engine's process: start the session, wait for the word, run, report, wait to be ended.
-
-    The parent measures between these lines; what ``run`` returns goes to it as JSON.
-    """
-    # Orphans stay in the tree that is measured.
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    job = Job(**json.loads(sys.argv[1]))
-    session = start(job)
-    if job.warm:
-        before = Path(job.scratch) / "before"
-        before.mkdir(parents=True)
-        run(session, replace(job, out=str(before / "answers.parquet"), scratch=str(before)))
-    _say("ready")
-    if sys.stdin.readline().strip() != "go":
-        sys.exit("the parent is gone")
-    told = run(session, job)
-    _say("done " + json.dumps(told or {}))
-    sys.stdin.readline()
-
-
-def _say(text: str) -> None:
-    print(MARK + text, flush=True)
-
-
-def as_argument(job: Job) -> str:
-    """The job as the one argument of an engine's process."""
-    return json.dumps(asdict(job))
+    """An engine's process; see ``rivals.job.serve``."""
+    rivals.serve(Job, start, run)

@@ -17,7 +17,7 @@ MOST_CELLS = 1 << 24
 
 def columns(job: Job, side: str, valued: bool) -> tuple[Int64s, Int64s, np.ndarray]:
     """Each tuple's pane, key and value (ones if not wanted)."""
-    table = ds.dataset(job.side(side)).to_table(["event_time", "key", *(["value"] if valued else [])])
+    table = ds.dataset(job.stream(side)).to_table(["event_time", "key", *(["value"] if valued else [])])
     event_us = table["event_time"].cast(pa.int64()).to_numpy()
     value = table["value"].to_numpy() if valued else np.ones(0)
     return (event_us - job.start_us) // (job.every_s * SECOND_US), table["key"].to_numpy(), value

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from infra.benchmarks.join_aggregate import delta_sql
 from infra.benchmarks.join_aggregate.job import SECOND_US, Job, serve
-from infra.benchmarks.join_aggregate.spark_rival import both_sides, read, start
+from infra.benchmarks.join_aggregate.spark_rival import both_sides, read
+from infra.benchmarks.rivals.spark_session import start
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 

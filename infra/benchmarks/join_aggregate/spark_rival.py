@@ -1,43 +1,15 @@
-"""The session that native Spark is measured in: two cores, Spark's own settings otherwise."""
+"""What Spark batch and streaming read."""
 
 from __future__ import annotations
-
-import os
-import sys
 
 from infra.benchmarks.join_aggregate.job import SIDES, Job
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-HEAP = "6g"
-
-
-def start(job: Job) -> SparkSession:
-    """A session with both compilers and the collector that Java picks; adaptive execution as Spark has it."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.driver.memory", HEAP)
-        .config("spark.driver.host", "localhost")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", "-Duser.timezone=UTC")
-        .config("spark.local.dir", job.scratch)
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.warehouse.dir", f"{job.scratch}/warehouse")
-        .config("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
-    return session
-
 
 def read(session: SparkSession, job: Job) -> dict[str, DataFrame]:
     """Side → its tuples: event_time, key, value."""
-    return {side: session.read.parquet(job.side(side)).select("event_time", "key", "value") for side in SIDES}
+    return {side: session.read.parquet(job.stream(side)).select("event_time", "key", "value") for side in SIDES}
 
 
 def both_sides(lefts: DataFrame, rights: DataFrame) -> DataFrame:

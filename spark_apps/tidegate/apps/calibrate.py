@@ -23,9 +23,9 @@ from tidegate.apps.calibrate_widths import judged_columns, learn_widths
 from tidegate.apps.launcher import launch
 from tidegate.declarations.models import Pipeline, Query, to_us
 from tidegate.declarations.tables import TIMESTAMP
-from tidegate.hosts.answers import answer_windows, windows_of
+from tidegate.hosts.answers import answer_rows, answer_windows, windows_of
 from tidegate.hosts.context import RunContext, StageRun
-from tidegate.hosts.intervals import Interval, interval_holding
+from tidegate.hosts.intervals import Interval, interval_holding, labels_holding
 from tidegate.hosts.planner import first_arrivals_us
 from tidegate.hosts.plans import Emissions, PlanHistory, asked
 from tidegate.hosts.session import suit_to_size
@@ -119,17 +119,14 @@ def _learn_query(
     slack_us = np.tile((grid_s * 1e6).astype(np.int64), len(ends_us))
     ranges_us = {w.alias: round(w.range_s * 1e6) for w in query.windows}
     schedule = Schedule.from_ticks(np.repeat(ends_us, len(grid_s)), slack_us, ranges_us)
-    answered = answer_windows(context, query, schedule, np.ones(len(schedule)))
     # Truth and candidates go through the driver: k rows a window, or one a group, and few candidates.
-    rows = answered.frame.toArrow()
+    rows = answer_rows(context, query, schedule)
     index = np.asarray(rows.column("window_index").to_numpy(), dtype=np.int64)
     waited_us = (schedule.emit_us - schedule.window_end_us)[index]
     horizon_us = pipeline.horizon_s * 1_000_000
     rows = rows.append_column("window_end", _instants(schedule.window_end_us[index]))
-    final = pa.array(
-        [interval_holding(pipeline, int(us)).label for us in schedule.window_end_us[index] + horizon_us], pa.string()
-    )
-    rows = rows.append_column("interval", final)
+    final = labels_holding(pipeline, schedule.window_end_us[index] + horizon_us)
+    rows = rows.append_column("interval", pa.array(final, pa.string()))
     truth = rows.filter(pa.array(waited_us == horizon_us))
     for interval in intervals:
         own = truth.filter(pc.equal(truth.column("interval"), interval.label))

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
+
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import EPOCH, Pipeline, from_us, to_us
+from tidegate.operators.schedule import Int64s
 
 
 @dataclass(frozen=True, order=True)
@@ -54,6 +57,14 @@ def interval_holding(pipeline: Pipeline, instant_us: int) -> Interval:
     """The interval that holds an instant (microseconds since 1970-01-01 UTC)."""
     length = pipeline.interval_s * 1_000_000
     return interval_at(pipeline, from_us(instant_us // length * length))
+
+
+def labels_holding(pipeline: Pipeline, instants_us: Int64s) -> list[str]:
+    """The label of the interval that holds each instant."""
+    length = pipeline.interval_s * 1_000_000
+    numbers, place = np.unique(instants_us // length, return_inverse=True)
+    labels = [interval_holding(pipeline, int(number) * length).label for number in numbers]
+    return [labels[i] for i in place]
 
 
 def intervals_between(pipeline: Pipeline, start: datetime, end: datetime) -> tuple[Interval, ...]:

@@ -56,10 +56,9 @@ class ProcessMeter:
         self._thread = threading.Thread(target=self._sample, daemon=True, name="process-meter")
 
     def _sample(self) -> None:
-        while True:
+        # A look walks the pages of every process: a short stage is looked at once, at its end.
+        while not self._stop.wait(self._every_s):
             self.peak_bytes = max(self.peak_bytes, tree_bytes(self._root))
-            if self._stop.wait(self._every_s):
-                return
 
     def __enter__(self) -> ProcessMeter:
         self._thread.start()

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_
 
 import numpy as np
 import pyarrow as pa
@@ -24,10 +26,12 @@ from tidegate.declarations.models import Aggregate, Query
 from tidegate.declarations.tables import ARROW_TYPES
 from tidegate.hosts import scan, tasks
 from tidegate.hosts.expressions import as_arrow
+from tidegate.hosts.sieves import Sieve
 from tidegate.operators import join_aggregate, top_k
 from tidegate.operators.schedule import Schedule
 
 _KEYS = ("side", "event_us", "arrival_us")
+_ROWS_READ_HERE = 1 << 18
 SPARK_TYPES = {
     "string": "string",
     "integer": "bigint",
@@ -242,14 +246,9 @@ def _scans(
         if asked is None:
             return None
         conditions, columns = asked
-        first, end, last = (
-            pa.scalar(us, pa.int64()).cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
-            for us in _bounds_us(schedule, window.alias)
-        )
-        kept = (pc.field("event_time") >= first) & (pc.field("event_time") < end) & (pc.field("arrival_time") <= last)
-        for condition in conditions:
-            kept = kept & condition
-        sides.append(scan.Side(files, kept, columns, {"side": pa.scalar(index, pa.int8())}))
+        kept = reduce(and_, conditions) if conditions else None
+        bounds_us = _bounds_us(schedule, window.alias)
+        sides.append(scan.Side(files, bounds_us, kept, columns, {"side": pa.scalar(index, pa.int8())}))
     return sides
 
 
@@ -361,7 +360,7 @@ def _top_k(
 ) -> DataFrame:
     window = query.windows[0]
     spec = top_k_spec(query, pane_us)
-    scans = _scans(query, schedule, events)
+    scans = _top_k_scans(query, spec, schedule, events)
     if scans is not None:
         feed, finished = tasks.reading(scans, spec.input_schema), tasks.telling(about, False)
         through = tasks.through(top_k, spec, schedule, peaks, feed, finished)
@@ -377,11 +376,45 @@ def _top_k(
         by_rank = Window.partitionBy("window_index", *spec.groups).orderBy(*terms, "event_us", "event_id")
         best = partials.withColumn("rank", F.row_number().over(by_rank).cast("bigint")).where(F.col("rank") <= spec.k)
         ranked = best.join(F.broadcast(spark.createDataFrame(about)), "window_index")
-    named = (F.col(f"p{i}").alias(o.name) for i, o in enumerate(query.outputs))
-    keys = ["rank", "arrival_us"]
-    if "event_id" not in {o.name for o in query.outputs}:
-        keys.append("event_id")
-    return ranked.select(*about.column_names, *keys, F.col("event_id").alias("_event_id"), *named)
+    named = (F.col(slot).alias(name) for slot, name in _top_k_columns(query))
+    return ranked.select(*about.column_names, *named)
+
+
+def _top_k_columns(query: Query) -> list[tuple[str, str]]:
+    """Of the operator's columns, those that answers have, and by which names."""
+    keys = ["rank", "arrival_us", *([] if "event_id" in {o.name for o in query.outputs} else ["event_id"])]
+    outputs = [(f"p{i}", o.name) for i, o in enumerate(query.outputs)]
+    return [*((key, key) for key in keys), ("event_id", "_event_id"), *outputs]
+
+
+def _top_k_scans(
+    query: Query, spec: top_k.Spec, schedule: Schedule, events: Mapping[str, DataFrame | scan.EventFiles]
+) -> list[scan.Side] | None:
+    scans = _scans(query, schedule, events)
+    if scans is None or scans[0].files.kept_in is None:
+        return scans
+    sieve = Sieve.of(scans[0].files.kept_in, query.id, spec, _asked(query, query.windows[0].alias))
+    return [replace(scans[0], sieve=sieve)]
+
+
+def top_k_here(
+    query: Query, schedule: Schedule, events: Mapping[str, DataFrame | scan.EventFiles], pane_us: int
+) -> pa.Table | None:
+    """A top-k query's answers (as ``answer`` gives them) by this process, if few tuples are to be read; None else.
+
+    A job of Spark's costs more than they do.
+    """
+    spec = top_k_spec(query, pane_us)
+    scans = _top_k_scans(query, spec, schedule, events)
+    if scans is None or scans[0].rows_to_read() > _ROWS_READ_HERE:
+        return None
+    state, parts = top_k.start(spec, schedule), []
+    for batch in scan.in_order_of_arrival(scans, spec.input_schema):
+        state, partial = top_k.step(state, batch)
+        parts.append(partial)
+    answers = pa.concat_tables([*parts, top_k.finish(state)[1]])
+    slots, names = zip(("window_index", "window_index"), *_top_k_columns(query), strict=True)
+    return answers.select(slots).rename_columns(names)
 
 
 def top_k_spec(query: Query, pane_us: int) -> top_k.Spec:

@@ -14,7 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
+from tidegate.hosts.sieves import Sieve
 from tidegate.operators.arrivals import int64s
 from tidegate.operators.schedule import NEVER_US
 
@@ -26,10 +28,14 @@ BATCH_ROWS = 1 << 17
 
 @dataclass(frozen=True)
 class EventFiles:
-    """A stream's accepted tuples: files of ``schema`` one behind the other in order of arrival, each sorted by it."""
+    """A stream's accepted tuples: files of ``schema`` one behind the other in order of arrival, each sorted by it.
+
+    ``kept_in``: the folder in which queries may keep what they need of large files.
+    """
 
     paths: tuple[str, ...]
     schema: pa.Schema
+    kept_in: str | None = None
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """The tuples as Spark reads them."""
@@ -47,25 +53,59 @@ class Side:
 
     Args:
         files: its stream's.
-        kept: which tuples.
+        bounds_us: least event time, end of event time, last arrival.
+        kept: which tuples within these; all if None.
         columns: slot → value; ``event_us`` and ``arrival_us`` come by themselves.
         constants: further columns, of one value each.
+        sieve: what is needed of large files, if that is little.
     """
 
     files: EventFiles
-    kept: pc.Expression
+    bounds_us: tuple[int, int, int]
+    kept: pc.Expression | None
     columns: Mapping[str, pc.Expression]
     constants: Mapping[str, object]
+    sieve: Sieve | None = None
 
     def batches(self) -> Iterator[pa.Table]:
         """The tuples as the files have them, with ``read_us``: the arrival that they are sorted by."""
-        if not self.files.paths:
+        if self.sieve is None or not any(map(self.sieve.worth, self.files.paths)):
+            yield from self._read(self.files.paths, self._within())
+            return
+        for path in self.files.paths:
+            if self.sieve.worth(path):
+                yield from map(self._bounded, self.sieve.tuples(path, self._read([path], self.kept)))
+            else:
+                yield from self._read([path], self._within())
+
+    def rows_to_read(self) -> int:
+        """How many rows the files have, or what is kept of them."""
+        if self.sieve is None:
+            return sum(pq.read_metadata(path).num_rows for path in self.files.paths)
+        return sum(map(self.sieve.rows, self.files.paths))
+
+    def _within(self) -> pc.Expression:
+        first, end, last = (
+            pa.scalar(us, pa.int64()).cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC")) for us in self.bounds_us
+        )
+        within = (pc.field("event_time") >= first) & (pc.field("event_time") < end)
+        within = within & (pc.field("arrival_time") <= last)
+        return within if self.kept is None else within & self.kept
+
+    def _bounded(self, table: pa.Table) -> pa.Table:
+        first_us, end_us, last_us = self.bounds_us
+        event_us, read_us = int64s(table.column("event_us")), int64s(table.column("read_us"))
+        within = (event_us >= first_us) & (event_us < end_us) & (read_us <= last_us)
+        return table if within.all() else table.filter(pa.array(within))
+
+    def _read(self, paths: Sequence[str], kept: pc.Expression | None) -> Iterator[pa.Table]:
+        if not paths:
             return
         event_us, read_us = (pc.field(name).cast(pa.int64()) for name in ("event_time", "arrival_time"))
         times = {"event_us": event_us, "arrival_us": pc.max_element_wise(event_us, read_us), "read_us": read_us}
-        source = ds.dataset(list(self.files.paths), schema=self.files.schema, format="parquet")
+        source = ds.dataset(list(paths), schema=self.files.schema, format="parquet")
         scanner = source.scanner(
-            columns={**times, **self.columns}, filter=self.kept, batch_size=BATCH_ROWS, use_threads=False
+            columns={**times, **self.columns}, filter=kept, batch_size=BATCH_ROWS, use_threads=False
         )
         for batch in scanner.to_batches():
             if batch.num_rows:
@@ -91,7 +131,7 @@ def in_order_of_arrival(sides: Sequence[Side], schema: pa.Schema) -> Iterator[pa
         batch = next(readers[side], None)
         if batch is None:
             read_us[side] = NEVER_US
-        else:
+        elif batch.num_rows:
             read_us[side] = int(batch.column("read_us")[-1].as_py())
             waiting[side].append(_shaped(batch, schema))
             rows += batch.num_rows

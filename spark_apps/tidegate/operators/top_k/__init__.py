@@ -2,6 +2,7 @@
 
 from tidegate.operators.top_k.operator import State, advance, finish, merge, start, state_bytes, step
 from tidegate.operators.top_k.saving import merged, split, state_from_tables, state_tables
+from tidegate.operators.top_k.sifting import sifted
 from tidegate.operators.top_k.spec import Spec, Term
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "finish",
     "merge",
     "merged",
+    "sifted",
     "split",
     "start",
     "state_bytes",

@@ -17,22 +17,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from infra.benchmarks.join_aggregate.answers import NotExactError, checksum
-from infra.benchmarks.join_aggregate.job import MARK, Job, as_argument
-from infra.benchmarks.join_aggregate.meter import TreeMeter
-from infra.benchmarks.join_aggregate.workload import Data
+from infra.benchmarks.rivals.job import MARK, Job, as_argument
+from infra.benchmarks.rivals.meter import TreeMeter
+from infra.benchmarks.rivals.workload import Data
 
-PACKAGE = "infra.benchmarks.join_aggregate"
 ROOT = Path(__file__).parents[3]
 START_LIMIT_S = 120.0
+
+
+class NotExactError(ValueError):
+    """Answers that cannot be compared."""
+
+
+Checksum = Callable[[Path], tuple[str, int]]
+"""Of a file or folder of answers: a hash, and how many windows it is over; NotExactError."""
 
 
 @dataclass(frozen=True)
 class Engine:
     """An engine that can be asked for.
 
-    ``forms``: how the query can be written for it; ``default_forms`` are run when only its name is given.
-    ``prepare``: makes of the data what it reads instead, not measured.
+    ``module``: what its process runs. ``forms``: how the query can be written for it; ``default_forms`` are run when
+    only its name is given. ``prepare``: makes of the data what it reads instead, not measured.
     """
 
     name: str
@@ -40,6 +46,7 @@ class Engine:
     default_forms: tuple[str, ...]
     prepare: Callable[[Data, Path], None] | None = None
     environment: dict[str, str] = field(default_factory=dict)
+    module: str = ""
 
 
 @dataclass
@@ -57,7 +64,7 @@ class Measured:
     failure: str = ""
 
 
-def measured(engine: Engine, python: Path, job: Job, limit_s: float, log: Path) -> Measured:
+def measured(engine: Engine, python: Path, job: Job, checksum: Checksum, limit_s: float, log: Path) -> Measured:
     """Run an engine on a job; a run that fails or exceeds the limit says so in ``failure``."""
     shutil.rmtree(job.scratch, ignore_errors=True)
     Path(job.scratch).mkdir(parents=True)
@@ -66,7 +73,7 @@ def measured(engine: Engine, python: Path, job: Job, limit_s: float, log: Path) 
     result = Measured()
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'spark_apps'}:{ROOT}"} | engine.environment
     environment |= {"TMPDIR": job.scratch, "SPARK_LOCAL_DIRS": job.scratch}
-    command = [str(python), "-m", f"{PACKAGE}.{engine.name}_engine", as_argument(job)]
+    command = [str(python), "-m", engine.module, as_argument(job)]
     with log.open("w") as chatter:
         child = subprocess.Popen(
             command,
