@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tidegate.apps import resample_history, sample_history
-from tidegate.apps.history import query_history, render
+from tidegate.apps.history import estimate, query_history, render
+from tidegate.apps.history_judged import against_truth
 from tidegate.apps.history_past import Past
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Column, History, Pipeline, Stream, to_us
@@ -420,3 +421,64 @@ def test_a_past_that_is_not_there_is_named(done, tmp_path: Path) -> None:  # typ
         ask(done, sql, confidence=95.0)
     with pytest.raises(UserError, match="has no history"):
         query_history(done[0].pipeline, tmp_path, sql, START, END)
+
+
+def test_the_past_is_judged_where_the_tuples_are_still_there(done) -> None:  # type: ignore[no-untyped-def]
+    """Ten parts, each a question to the samples; of ten 95 % intervals, four wrong ones are a chance of 1 in 1 000."""
+    context, _ = done
+    judged = against_truth(context.warehouse, context.pipeline.stream("calls"))
+    assert len(judged) >= 4 and all(one.end > one.start for one in judged)
+    assert [one.fraction for one in judged][0] < [one.fraction for one in judged][-1]
+    assert sum(one.holds is False for one in judged) <= 3
+    assert all(one.error is None or one.error < 1 for one in judged)
+    assert against_truth(context.warehouse, context.pipeline.stream("unkept")) == []
+
+
+def test_reading_stops_when_the_interval_is_narrow_enough(done) -> None:  # type: ignore[no-untyped-def]
+    sql = "SELECT AVG(cost) FROM calls WHERE units > 1"
+    whole = ask(done, sql)
+    early = ask(done, sql, within=0.2)
+    assert 0 < early["sampled_rows"] < whole["sampled_rows"]
+    rows = [step["sampled_rows"] for step in early["steps"]]
+    assert rows == sorted(rows) and early["steps"][-1]["widest"] <= 0.2
+    assert all(step["widest"] is None or step["widest"] > 0.2 for step in early["steps"][:-1])
+    assert "± " in render(early)
+    # What cannot be had is not promised: everything is read.
+    assert ask(done, sql, within=1e-6)["sampled_rows"] == whole["sampled_rows"]
+
+
+def test_groups_that_the_leaves_know_are_exact(done, calls: pa.Table) -> None:  # type: ignore[no-untyped-def]
+    sql = "SELECT kind, COUNT(*) AS n, SUM(cost) AS paid, MAX(units) FROM calls GROUP BY kind"
+    answer = ask(done, sql)
+    truth = held(calls, START, END)
+    assert answer["sampled_rows"] == 0 and [row["kind"] for row in answer["rows"]] == ["abroad", "away", "home"]
+    for row in answer["rows"]:
+        own = truth.filter(pc.equal(truth.column("kind"), row["kind"]))
+        assert row["n"] == {"estimate": own.num_rows, "low": own.num_rows, "high": own.num_rows, "exact": True}
+        assert row["paid"]["exact"] and row["paid"]["estimate"] == pytest.approx(pc.sum(own.column("cost")).as_py())
+    # Cut leaves are estimated, group by group, within bounds; all groups of the period are there.
+    start, end = START + timedelta(hours=50, minutes=20), START + timedelta(hours=66, minutes=40)
+    within = held(calls, start, end)
+    for row in ask(done, sql, start, end, confidence=0.999)["rows"]:
+        own = within.filter(pc.equal(within.column("kind"), row["kind"]))
+        assert row["n"]["low"] <= own.num_rows <= row["n"]["high"], row
+
+
+def test_an_extreme_that_happened_inside_a_cut_leaf_is_exact(done, calls: pa.Table) -> None:  # type: ignore[no-untyped-def]
+    """The whole of time but for the first and last minute: both ends are cut, the extremes lie within."""
+    start, end = START + timedelta(minutes=1), END - timedelta(hours=2, minutes=1)
+    truth = held(calls, start, end)
+    (row,) = ask(done, "SELECT MIN(cost), MAX(cost) FROM calls", start, end)["rows"]
+    assert row["min_cost"]["low"] <= pc.min(truth.column("cost")).as_py() <= row["min_cost"]["high"]
+    assert row["max_cost"]["estimate"] == pc.max(truth.column("cost")).as_py()
+
+
+def test_the_past_as_arrow(done) -> None:  # type: ignore[no-untyped-def]
+    context, _ = done
+    sql = "SELECT kind, AVG(cost) AS mean FROM calls WHERE units > 1 GROUP BY kind"
+    found = estimate(context.pipeline, context.warehouse_root, sql, START.replace(tzinfo=None), END)
+    assert found.schema.names == ["kind", "mean", "mean_low", "mean_high", "mean_exact"]
+    assert found.column("kind").to_pylist() == ["abroad", "away", "home"]
+    rows = ask(done, sql)["rows"]
+    assert found.column("mean").to_pylist() == [row["mean"]["estimate"] for row in rows]
+    assert found.schema.metadata[b"confidence"] == b"0.95" and int(found.schema.metadata[b"sampled_rows"]) > 0
