@@ -104,7 +104,7 @@ class Store:
             covered = self.tree.query(start * TICK_US, end * TICK_US)
             shared = covered.shared.values[0]
             found = Estimate(None, None, None)
-            return with_uniform_arrivals(found, float(shared[SUM] / shared[COUNT]), 0.0)
+            return with_uniform_arrivals(found, float(shared[SUM] / shared[COUNT]), 0.0, 0)
         first, last = start // INTERVAL_TUPLES, -(-end // INTERVAL_TUPLES)
         rows, fraction = self.sampled(first, last)
         event = rows.column("event_us").to_numpy() // TICK_US

@@ -3,7 +3,7 @@
 Both know the same exact leaves, of 100 tuples each. The paper keeps leaf k at min(exp(−age/D), f_max), scales every
 leaf's sample by 1/f, and gives a cut leaf's share of its aggregates. Tidegate holds intervals of 10 leaves at the
 levels that ``plan_levels`` gives by D0/age, calibrates to exact leaves, and looks into a cut leaf's sample (below
-f = 1/2 the share stands unless the sample contradicts it).
+f = 2/3 the share stands unless the sample contradicts it).
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _ours(held: Held, start: int, end: int, nation: int | None) -> float:
     """Calibrated to the exact leaves; NaN for no estimate."""
     stream, (first, last) = customers(), _scope(start, end)
     cut = [leaf for leaf in {first, last - 1} if leaf * LEAF_TICKS < start or (leaf + 1) * LEAF_TICKS > end]
-    leaves = np.array(sorted(cut) if nation is None else range(first, last))
+    leaves = np.array(sorted(cut) if nation is None else range(first, last), dtype=np.int64)
     whole = np.setdiff1d(np.arange(first, last), leaves)
     rows = held.rows(first, last)
     rows = rows[np.isin(rows // LEAF_TICKS, leaves)]
@@ -117,7 +117,7 @@ def _ours(held: Held, start: int, end: int, nation: int | None) -> float:
     found = sample.mean(chosen, y, None, float(count), total, known)
     if nation is None:
         fraction = float(held.fraction[leaves].min())
-        found = with_uniform_arrivals(found, _paper_simple(start, end), fraction)
+        found = with_uniform_arrivals(found, _paper_simple(start, end), fraction, int(chosen.sum()))
     return float("nan") if found.estimate is None else found.estimate
 
 

@@ -131,11 +131,11 @@ class Question:
         values, valid = _values(aggregate, samples)
         qualifies, bounds = inside & valid, _bounds(aggregate, cut)
         counted = float(whole.tuples if column is None else whole.values[column, COUNT])
-        share, fraction = self._shares(cut), float(cut.strata.fraction.min(initial=1.0))
+        share, fraction, rows = self._shares(cut), float(cut.strata.fraction.min(initial=1.0)), int(qualifies.sum())
         of_cut = cut.strata.tuples if column is None else cut.values[:, column, COUNT]
         even_count = float((of_cut * share).sum())
         if aggregate.function == "count":
-            return with_uniform_arrivals(sample.count(qualifies), even_count, fraction).plus(counted)
+            return with_uniform_arrivals(sample.count(qualifies), even_count, fraction, rows).plus(counted)
         assert column is not None
         added, even_sum = float(whole.values[column, SUM]), float((cut.values[:, column, SUM] * share).sum())
         known = _known_sum(aggregate, samples, cut)
@@ -143,14 +143,14 @@ class Question:
             found = sample.total(qualifies, values, bounds, known)
             if found.exact and found.estimate is None:
                 return Estimate.exactly(added if counted else None)
-            return with_uniform_arrivals(found, even_sum, fraction).plus(added)
+            return with_uniform_arrivals(found, even_sum, fraction, rows).plus(added)
         if aggregate.function == "avg":
             found = sample.mean(qualifies, values, bounds, counted, added, known)
             if counted + even_count <= 0:
                 return found
             if found.estimate is None and not found.exact and not counted:
                 found = Estimate(None, *(bounds or (None, None)))
-            return with_uniform_arrivals(found, (added + even_sum) / (counted + even_count), fraction)
+            return with_uniform_arrivals(found, (added + even_sum) / (counted + even_count), fraction, rows)
         return self._extreme(aggregate.function, whole, column, cut, sample, values[qualifies])
 
     def _shares(self, cut: View) -> Float64s:

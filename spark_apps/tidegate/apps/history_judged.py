@@ -75,7 +75,7 @@ def against_truth(warehouse: Warehouse, stream: Stream, parts: int = PARTS) -> l
     # Whole leaves, so that the leaves say how many tuples have entered.
     edges = np.unique([strata.start_us.min(), *(strata.end_us[strata.end_us <= e].max(initial=0) for e in edges[1:])])
     edges = edges[edges >= strata.start_us.min()]
-    sql = f"SELECT AVG(`{column}`) AS mean FROM {stream.name} WHERE `{column}` > {mean!r}"  # noqa: S608
+    sql = f"SELECT AVG(`{column}`) AS mean FROM {stream.name} WHERE `{column}` > {mean!r}"
     found = []
     for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         own = (strata.start_us >= start) & (strata.end_us <= end)

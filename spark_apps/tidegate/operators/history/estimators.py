@@ -25,7 +25,7 @@ _LEAST_EFFECTIVE_ROWS = 2.0
 _LARGEST_QUANTILE = 3.0
 _LEAST_REACH = 0.1
 _FEW_ROWS = 10.0
-_EVEN_FRACTION = 0.5
+_EVEN_FRACTION = 2 / 3
 _LEAST_BLOCK_ROWS = 40
 _LEAST_REGRESSION_ROWS = 30
 
@@ -367,28 +367,37 @@ def _runs_of_at_least(rows: Int64s, least: int) -> Int64s:
     return np.minimum(run, max(number - 1, 0))
 
 
-def with_uniform_arrivals(found: Estimate, share: float, fraction: float) -> Estimate:
+def with_uniform_arrivals(found: Estimate, share: float, fraction: float, rows: int) -> Estimate:
     """What lies inside a cut leaf: from its sample, or from its exact aggregates as if tuples arrived evenly.
 
     Idea: of N tuples a part p lies inside. Counted in the sample their number has the variance N·p(1 − p)·(1 − f)/f,
-    taken as the share of N it has N·p(1 − p) if arrivals are uniform. So below f = 1/2 the share is the better guess,
-    as long as the sample does not contradict it; the interval remains the sample's, which assumes nothing.
+    taken as the share of N it has N·p(1 − p) if arrivals are uniform; in an average the share's errors cancel besides.
+    So below f = 2/3 the share is the better guess, unless a sample of ten rows or more contradicts it: it lies beyond
+    twice the interval. The interval remains the sample's, which assumes nothing, widened to hold the guess.
 
     Args:
         found: by the sample.
         share: by covered length / length.
         fraction: at which the cut leaves are held (the least).
+        rows: how many sampled tuples qualify.
 
-    >>> with_uniform_arrivals(Estimate(30.0, 5.0, 60.0), 42.0, 0.1)
-    Estimate(estimate=42.0, low=5.0, high=60.0, exact=False)
-    >>> with_uniform_arrivals(Estimate(30.0, 25.0, 40.0), 42.0, 0.1).estimate
+    >>> with_uniform_arrivals(Estimate(30.0, 20.0, 40.0), 42.0, 0.1, rows=12)
+    Estimate(estimate=42.0, low=20.0, high=42.0, exact=False)
+    >>> with_uniform_arrivals(Estimate(30.0, 20.0, 40.0), 55.0, 0.1, rows=12).estimate
     30.0
     """
+    if found.exact:
+        return found
     low = -math.inf if found.low is None else found.low
     high = math.inf if found.high is None else found.high
-    if found.exact or (found.estimate is not None and (fraction >= _EVEN_FRACTION or not low <= share <= high)):
+    if found.estimate is None:
+        return Estimate(min(max(share, low), high), found.low, found.high)
+    far = (2 * low - found.estimate, 2 * high - found.estimate)
+    contradicted = rows >= _FEW_ROWS and not far[0] <= share <= far[1]
+    if fraction >= _EVEN_FRACTION or contradicted:
         return found
-    return Estimate(min(max(share, low), high), found.low, found.high)
+    reached = (None if found.low is None else min(low, share), None if found.high is None else max(high, share))
+    return Estimate(share, *reached)
 
 
 def _jeffreys(successes: float, trials: float, confidence: float) -> tuple[float, float]:
