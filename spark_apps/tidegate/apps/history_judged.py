@@ -55,7 +55,7 @@ class Judged:
 
 
 def against_truth(warehouse: Warehouse, stream: Stream, parts: int = PARTS) -> list[Judged]:
-    """The stream's past in parts of equal length, the oldest first, its first numeric column estimated in each.
+    """The stream's past in parts of equal length, the oldest first, one numeric column estimated in each.
 
     Parts that hold no tuple, or tuples that are still in their windows, are left out. Nothing is estimated from exact
     aggregates: the predicate sends every question to the samples.
@@ -65,11 +65,13 @@ def against_truth(warehouse: Warehouse, stream: Stream, parts: int = PARTS) -> l
     if stream.history is None or not stream.numeric_columns or not warehouse.labels("history_leaves"):
         return []
     view = Past.open(warehouse, stream).view
-    values, strata = view.values[:, 0, :], view.strata
+    # A measurement rather than a number that names something, such as a flight's.
+    column = next((c for c in stream.numeric_columns if stream.column(c).type == "double"), stream.numeric_columns[0])
+    values, strata = view.values[:, stream.numeric_columns.index(column), :], view.strata
     count = float(values[:, COUNT].sum())
     if not count:
         return []
-    column, mean = stream.numeric_columns[0], float(values[:, SUM].sum()) / count
+    mean = float(values[:, SUM].sum()) / count
     event_us, held = _events(warehouse, stream, column)
     edges = np.linspace(strata.start_us.min(), strata.end_us.max(), parts + 1).astype(np.int64)
     # Whole leaves, so that the leaves say how many tuples have entered.
