@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from infra.figures import join_aggregate, top_k, window_sizing
+from infra.figures import history, join_aggregate, top_k, window_sizing
 from infra.figures.running import Figure, Settings, Skipped
 
 DEFAULT_OUT = Path(".tidegate/figures")
@@ -17,6 +17,7 @@ PAPERS: dict[str, tuple[Figure, ...]] = {
     "window_sizing": window_sizing.FIGURES,
     "join_aggregate": join_aggregate.FIGURES,
     "top_k": top_k.FIGURES,
+    "history": history.FIGURES,
 }
 
 EXAMPLES = """\

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from tidegate.apps.launcher import add_range_arguments, duration_s, guarded, instant
+from tidegate.apps.launcher import add_range_arguments, duration_s, guarded, instant, share
 from tidegate.apps.run import STAGES
 from tidegate.declarations.errors import UserError
 
@@ -106,6 +106,13 @@ def _parser() -> argparse.ArgumentParser:
     history.add_argument("--from", dest="start", type=instant, required=True, metavar="T")
     history.add_argument("--to", dest="end", type=instant, required=True, metavar="T")
     history.add_argument("--confidence", type=float, default=0.95, help="of the interval (default 0.95)")
+    history.add_argument(
+        "--within",
+        type=share,
+        metavar="SHARE",
+        help="read the sparse bands of the samples first, and stop when every interval is this narrow (such as 1%%); "
+        "shows it narrowing",
+    )
     history.add_argument("--json", action="store_true", help="print JSON")
     history.set_defaults(action=_history)
 
@@ -195,7 +202,13 @@ def _history(arguments: argparse.Namespace) -> None:
 
     pipeline = load_pipeline(arguments.pipeline)
     result = query_history(
-        pipeline, arguments.warehouse, arguments.query, arguments.start, arguments.end, arguments.confidence
+        pipeline,
+        arguments.warehouse,
+        arguments.query,
+        arguments.start,
+        arguments.end,
+        arguments.confidence,
+        arguments.within,
     )
     print(json.dumps(result, indent=2, default=str) if arguments.json else render(result))
 

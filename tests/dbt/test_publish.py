@@ -17,6 +17,7 @@ from tests.dbt.sensors import Published
 from tests.dbt.warehouse_rows import replace_rows, rows_of
 
 from tidegate.apps.dbt_project import template_folder
+from tidegate.apps.history import query_history
 from tidegate.declarations.errors import UserError
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -199,3 +200,21 @@ def test_published_marts_can_be_asked_by_dbt(published: Published) -> None:
     question = "select count(*) as answers from {{ ref('answers') }}"
     said = by_hand(published, "show", "--output", "json", "--inline", question)
     assert f'"answers": {len(mart(published, "answers"))}' in said
+
+
+def test_the_past_can_be_asked_in_sql(published: Published) -> None:
+    """The macro over all intervals gives the estimate of ``tidegate history``, and an interval around it."""
+    warehouse, spans = published.context.warehouse, published.intervals
+    where = "`count` > 20"
+    asked = ", ".join(
+        f"(select struct(*) from {{{{ history_estimate('readings', '{name}', {column!r}, where={where!r}) }}}}) as {name}"
+        for name, column in (("avg", "level"), ("sum", "level"), ("count", "1"))
+    )
+    said = by_hand(published, "show", "--output", "json", "--inline", f"select to_json(struct({asked})) as found")
+    found = json.loads(json.loads(said[said.index("{") :])["show"][0]["found"])
+    sql = f"SELECT AVG(level) AS avg, SUM(level) AS sum, COUNT(*) AS count FROM readings WHERE {where}"
+    (row,) = query_history(warehouse.pipeline, warehouse.root, sql, spans[0].start, spans[-1].end)["rows"]
+    for name, value in row.items():
+        assert found[name]["estimate"] == pytest.approx(value["estimate"])
+        if "low" in found[name]:
+            assert found[name]["low"] < value["estimate"] < found[name]["high"]

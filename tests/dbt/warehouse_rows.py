@@ -55,15 +55,24 @@ def rows_of(pipeline: Pipeline, table: str, interval: Interval, schema: pa.Schem
         return [row for window_end in window_ends for row in _answers(random, schema, query, window_end)]
     if table.startswith("history_samples_"):
         own = {"leaf_start": start, "fraction": _FRACTION, "weight": 1 / _FRACTION}
-        return [
-            {**_tuple(random, schema, interval, n), **own, "u": n / _TUPLES} for n in range(int(_TUPLES * _FRACTION))
-        ]
+        # In their leaf, which is the interval's own stretch of time.
+        at = [{"u": n / _TUPLES, "event_time": start + (end - start) * n / _TUPLES} for n in range(_TUPLES)]
+        kept = range(int(_TUPLES * _FRACTION))
+        return [{**_tuple(random, schema, interval, n), **own, **at[n]} for n in kept]
     match table:
         case "history_leaves":
             return [
                 {**_filled(random, schema), "stream": s, "leaf_start": start, "leaf_end": end, "tuples": _TUPLES}
                 | {"sampled": int(_TUPLES * _FRACTION), "fraction": _FRACTION}
                 for s in with_history
+            ]
+        case "history_groups":
+            group = {"leaf_start": start, "leaf_end": end, "group_column": "origin", "tuples": _TUPLES}
+            grouped = [x.name for x in pipeline.streams if x.history is not None and x.history.group_by]
+            return [
+                {**_filled(random, schema), **group, "stream": name, "group_value": value}
+                for name in grouped
+                for value in ("EWR", None)
             ]
         case "quarantine":
             broken = {"stream": streams[0], "arrival_time": None, "reason": "broken_record", "record": "{"}

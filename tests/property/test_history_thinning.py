@@ -1,4 +1,4 @@
-"""Laws of the recursive pass: nested samples, a bounded store, aligned leaves, no trace of the order of runs."""
+"""Laws of the recursive pass: nested samples, whole bands, a bounded store, aligned leaves, no trace of the order."""
 
 from __future__ import annotations
 
@@ -9,16 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.declarations.models import History
-from tidegate.operators.history.thinning import (
-    Leaves,
-    Pass,
-    add_up,
-    exponential_targets,
-    inverse_age_targets,
-    plan_pass,
-    relabel_rows,
-    thin,
-)
+from tidegate.operators.history.bands import Bands, initial_levels, plan_levels
+from tidegate.operators.history.laws import exponential_targets, inverse_age_targets
+from tidegate.operators.history.thinning import Leaves, Pass, add_up, merge_leaves, relabel_rows, thin
 
 SECOND_US = 1_000_000
 counts = st.lists(st.integers(0, 300), min_size=1, max_size=60).map(lambda n: np.array(n, dtype=np.int64))
@@ -58,38 +51,57 @@ def stores(draw: st.DrawFn) -> tuple[History, np.ndarray, np.random.Generator]:
         leaf_s=1,
         capacity_tuples=draw(st.integers(1, 300)),
         max_fraction=draw(st.sampled_from([0.3, 0.9, 1.0])),
-        min_fraction=draw(st.sampled_from([1e-9, 0.001, 0.05])),
+        min_fraction=draw(st.sampled_from([0.0, 1e-9, 0.001, 0.05])),
         merge_leaves=draw(st.sampled_from([1, 2, 3, 6])),
+        law=draw(st.sampled_from(["exponential", "inverse_age"])),
+        bands=draw(st.sampled_from([1, 2, 4])),
     )
     return spec, draw(counts), np.random.default_rng(draw(st.integers(0, 2**32)))
 
 
-def fresh(tuples: np.ndarray, start: int, spec: History) -> Leaves:
-    """Leaves of one second each as the sampler leaves them; seconds without tuples have none."""
-    at = np.flatnonzero(tuples)
-    start_us = (start + at) * SECOND_US
-    return Leaves(start_us, start_us + SECOND_US, tuples[at], np.full(len(at), spec.max_fraction))
+def band_rows(u: np.ndarray, period: np.ndarray, periods: int, bands: Bands) -> np.ndarray:
+    rows, band = np.zeros((periods, bands.count), np.int64), bands.of_priority(u)
+    np.add.at(rows, (period[band >= 0], band[band >= 0]), 1)
+    return rows
 
 
 @settings(deadline=None)
-@given(stores(), st.integers(-20, 20))
-def test_passes_keep_their_promises(store: tuple[History, np.ndarray, np.random.Generator], start: int) -> None:
+@given(stores())
+def test_passes_keep_their_promises(store: tuple[History, np.ndarray, np.random.Generator]) -> None:
     spec, tuples, rng = store
-    leaves, u_of = fresh(tuples, start, spec), rng.random(int(tuples.sum()))
-    leaf_of = np.repeat(np.arange(len(leaves)), leaves.tuples)
-    kept = thin(u_of, spec.max_fraction)
-    u, leaf_of = u_of[kept], leaf_of[kept]
+    bands, level = Bands.of(spec), np.zeros(len(tuples), np.int64)
+    u = rng.random(int(tuples.sum()))
     for _ in range(4):
-        before = leaves
-        leaves = plan_pass(before, u, leaf_of, spec)
+        rows = band_rows(u, np.repeat(np.arange(len(tuples)), tuples), len(tuples), bands)
+        planned = plan_levels(tuples, rows, level, spec)
+        # Levels never fall, what they keep are whole bands, and at most D tuples stay.
+        assert (planned >= level).all() and planned.max(initial=0) <= bands.count
+        kept = thin(u, np.repeat(bands.fractions[planned], tuples))
+        assert kept.sum() <= spec.capacity_tuples
+        assert (kept == (bands.of_priority(u) >= np.repeat(planned, tuples)) & (u < spec.max_fraction)).all()
+        assert (plan_levels(tuples, rows, planned, spec) == planned).all()
+        more = rng.integers(0, 200, 3)
+        tuples, level = (
+            np.append(tuples, more),
+            np.append(planned, initial_levels(more, 100.0, np.full(3, 8), bands)[0]),
+        )
+        u = np.append(u, rng.random(int(more.sum())))
+
+
+@given(stores(), st.integers(-20, 20))
+def test_leaves_merge_on_the_grid(store: tuple[History, np.ndarray, np.random.Generator], start: int) -> None:
+    spec, tuples, _ = store
+    at = np.flatnonzero(tuples)
+    start_us = (start + at) * SECOND_US
+    before = Leaves(start_us, start_us + SECOND_US, tuples[at], np.full(len(at), 0.5))
+    for _ in range(3):
+        leaves = merge_leaves(before, spec)
         if len(before) == 0:
             return
-        # Every old leaf lies in one new leaf, tuples are neither lost nor gained, fractions never rise.
-        at = np.searchsorted(leaves.start_us, before.start_us, side="right") - 1
-        assert (leaves.start_us[at] <= before.start_us).all() and (before.end_us <= leaves.end_us[at]).all()
-        assert (np.bincount(at, weights=before.tuples, minlength=len(leaves)) == leaves.tuples).all()
-        assert (leaves.fraction[at] <= before.fraction).all()
-        assert ((leaves.fraction == 0) | (leaves.fraction >= spec.min_fraction * (1 - 1e-9))).all()
+        # Every old leaf lies in one new leaf, tuples are neither lost nor gained.
+        index = np.searchsorted(leaves.start_us, before.start_us, side="right") - 1
+        assert (leaves.start_us[index] <= before.start_us).all() and (before.end_us <= leaves.end_us[index]).all()
+        assert (np.bincount(index, weights=before.tuples, minlength=len(leaves)) == leaves.tuples).all()
         # Leaves are whole cells of the grid of their own length, which is a power of C.
         length = leaves.end_us - leaves.start_us
         assert (leaves.start_us % length == 0).all()
@@ -97,39 +109,48 @@ def test_passes_keep_their_promises(store: tuple[History, np.ndarray, np.random.
         if spec.merge_leaves > 1:
             power = np.log(length / SECOND_US) / np.log(spec.merge_leaves)
             assert np.allclose(power, power.round())
-        kept = thin(u, leaves.fraction[at][leaf_of])
-        u, leaf_of = u[kept], at[leaf_of[kept]]
-        assert len(u) <= spec.capacity_tuples
-        # New tuples come at the right before the next pass.
-        more = rng.integers(0, 50, 20)
-        young = fresh(more, int(leaves.end_us[-1] // SECOND_US), spec)
-        young_u = rng.random(int(young.tuples.sum()))
-        young_leaf = np.repeat(np.arange(len(young)), young.tuples) + len(leaves)
-        entering = thin(young_u, spec.max_fraction)
-        leaves = Leaves(
-            np.append(leaves.start_us, young.start_us),
-            np.append(leaves.end_us, young.end_us),
-            np.append(leaves.tuples, young.tuples),
-            np.append(leaves.fraction, young.fraction),
-        )
-        u, leaf_of = np.append(u, young_u[entering]), np.append(leaf_of, young_leaf[entering])
+        before = leaves
 
 
-def test_the_store_has_the_expected_size() -> None:
-    """Binomial thinning: within 4·sqrt(D) of D·(1 − e^(−n/D)), and the leaves are few and of growing length."""
-    spec = History(leaf_s=1, capacity_tuples=2_000, max_fraction=1.0, min_fraction=1e-12, merge_leaves=6)
-    rng = np.random.default_rng(5)
+@given(
+    st.lists(st.integers(0, 10_000), min_size=1, max_size=30),
+    st.floats(0, 1e4),
+    st.sampled_from([1, 2, 4]),
+    st.integers(1, 48),
+)
+def test_what_enters_stays_within_the_room(tuples: list[int], room: float, per_halving: int, periods: int) -> None:
+    """In expectation; and where there is room for all, all enter at f_max."""
+    bands = Bands(0.9, per_halving, 20)
+    left = np.maximum(periods - np.arange(len(tuples)), 1)
+    levels, after = initial_levels(np.array(tuples), room, left, bands)
+    taken = (np.array(tuples) * bands.fractions[levels]).sum()
+    assert taken <= room + 1e-6 and after[-1] == pytest.approx(room - taken, abs=1e-6)
+    if room >= 0.9 * 8 * sum(tuples):
+        assert (levels == 0).all()
+
+
+@pytest.mark.parametrize("law", ["exponential", "inverse_age"])
+def test_the_store_is_full_and_the_recent_past_is_denser(law: str) -> None:
+    """The scale is solved for, so rounding to bands leaves no budget unused but a period's worth of the last step."""
+    spec = History(leaf_s=1, capacity_tuples=2_000, max_fraction=1.0, min_fraction=1e-4, law=law)  # type: ignore[arg-type]
+    rng, bands = np.random.default_rng(5), Bands.of(spec)
     tuples = rng.poisson(40, 1_000)
-    leaves = fresh(tuples, 0, spec)
     u = rng.random(int(tuples.sum()))
-    decided = plan_pass(leaves, u, np.repeat(np.arange(1_000), tuples), spec)
-    at = np.repeat(np.searchsorted(decided.start_us, leaves.start_us, side="right") - 1, tuples)
-    kept = int(thin(u, decided.fraction[at]).sum())
-    assert abs(kept - 2_000) <= 4 * np.sqrt(2_000)
-    length = (decided.end_us - decided.start_us) // SECOND_US
-    assert set(length.tolist()) == {1, 6, 36, 216} and len(decided) < 200
-    # Every merged leaf holds about as many sampled tuples as a fresh one.
-    assert (decided.tuples * decided.fraction).max() <= 1.5 * tuples.max()
+    rows = band_rows(u, np.repeat(np.arange(1_000), tuples), 1_000, bands)
+    fraction = bands.fractions[plan_levels(tuples, rows, np.zeros(1_000, np.int64), spec)]
+    assert 0.97 * 2_000 <= thin(u, np.repeat(fraction, tuples)).sum() <= 2_000
+    assert (np.diff(fraction) >= 0).all() and fraction[-1] > 0.7
+    # After 20 capacities the exponential has kept nothing; the other law keeps 1 in 200 or so of the oldest.
+    assert fraction[0] == 0 if law == "exponential" else 0.002 < fraction[0] < 0.02
+
+
+def test_bands_agree_with_fractions() -> None:
+    """Also at the edges themselves: a priority equal to a fraction is beyond it."""
+    bands = Bands(0.9, 2, 12)
+    for level, fraction in enumerate(bands.fractions[:-1]):
+        assert bands.level_at_most(np.array([fraction]))[0] == level
+        edges = np.array([fraction, np.nextafter(fraction, 0)])
+        assert (bands.of_priority(edges) == [level - 1, level]).all()
 
 
 def rows(spec: list[tuple[str, int, int, int, float, float | None]]) -> pa.Table:
@@ -154,15 +175,15 @@ def rows(spec: list[tuple[str, int, int, int, float, float | None]]) -> pa.Table
 
 def test_a_pass_adds_up_the_rows_of_a_leaf_within_an_interval() -> None:
     before = rows(
-        [("a", 0, 1, 2, 0.9, 1.0), ("a", 1, 2, 3, 0.5, -4.0), ("a", 5, 6, 1, 0.9, None), ("b", 1, 2, 7, 0.5, 2.0)]
+        [("a", 0, 1, 2, 0.9, 1.0), ("a", 1, 2, 3, 0.9, -4.0), ("a", 5, 6, 1, 0.9, None), ("b", 1, 2, 7, 0.5, 2.0)]
     )
     leaves = Leaves(np.array([0, 5]), np.array([2, 6]), np.array([12, 1]), np.array([0.25, 0.8]))
     after = relabel_rows(before, Pass(10, leaves)).drop(["stream", "x_count"]).to_pylist()
     values = [[r["interval"], r["tuples"], r["fraction"], r["x_sum"], r["x_min"], r["x_max"]] for r in after]
     assert values == [
-        ["a", 5, 0.25, -3.0, -4.0, 1.0],
-        ["a", 1, 0.8, None, None, None],
-        ["b", 7, 0.25, 2.0, 2.0, 2.0],
+        ["a", 5, 0.9, -3.0, -4.0, 1.0],
+        ["a", 1, 0.9, None, None, None],
+        ["b", 7, 0.5, 2.0, 2.0, 2.0],
     ]
     assert relabel_rows(relabel_rows(before, Pass(10, leaves)), Pass(10, leaves)).equals(
         relabel_rows(before, Pass(10, leaves))
@@ -178,6 +199,5 @@ def test_adding_up_does_not_depend_on_the_order_of_rows(order: list[int]) -> Non
 
 def test_leaves_that_a_pass_does_not_know_stay_as_they_are() -> None:
     decided = Pass(10, Leaves(np.array([0]), np.array([6]), np.array([3]), np.array([0.2])))
-    start, end, fraction = decided.relabel(np.array([0, 5, 6, 0]), np.array([1, 6, 7, 36]), np.full(4, 0.9))
+    start, end = decided.relabel(np.array([0, 5, 6, 0]), np.array([1, 6, 7, 36]))
     assert start.tolist() == [0, 0, 6, 0] and end.tolist() == [6, 6, 7, 36]
-    assert fraction.tolist() == [0.2, 0.2, 0.9, 0.9]

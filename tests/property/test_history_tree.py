@@ -25,7 +25,9 @@ from tidegate.operators.history.tree import (
 def leaf_of(start_us: int, length_us: int, values: list[float], fraction: float = 1.0) -> Leaf:
     """A leaf of one column that holds these values."""
     x = np.array(values, dtype=np.float64)
-    totals = np.array([[len(x), x.sum(), x.min(initial=math.inf), x.max(initial=-math.inf), (x**2).sum()]])
+    # The k-th value occurs k microseconds after the start.
+    at = [start_us + int(pick(x)) if len(x) else math.inf for pick in (np.argmin, np.argmax)]
+    totals = np.array([[len(x), x.sum(), x.min(initial=math.inf), x.max(initial=-math.inf), (x**2).sum(), *at]])
     return Leaf(start_us, start_us + length_us, Totals(len(values), totals), fraction, len(values), (str(start_us),))
 
 

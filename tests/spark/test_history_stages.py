@@ -12,14 +12,17 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from tidegate.apps import resample_history, sample_history
-from tidegate.apps.history import query_history, render
+from tidegate.apps.history import estimate, query_history, render
+from tidegate.apps.history_judged import against_truth
+from tidegate.apps.history_past import Past
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Column, History, Pipeline, Stream, to_us
 from tidegate.hosts.context import RunContext
-from tidegate.hosts.intervals import Interval, intervals_between
+from tidegate.hosts.intervals import Interval, interval_holding, intervals_between
 from tidegate.hosts.planner import STATE
 from tidegate.hosts.warehouse import Warehouse
 from tidegate.operators.history.priority import priority
@@ -29,7 +32,10 @@ from tidegate.operators.window_sizing.bounds import EffectiveBounds
 START = datetime(2013, 2, 7, tzinfo=UTC)
 END = START + timedelta(days=3)
 MINUTE_US = 60 * 1_000_000
-TABLES = ("history_leaves", "history_samples_calls", "history_passes")
+TABLES = ("history_leaves", "history_groups", "history_samples_calls", "history_passes")
+HISTORY = History(
+    leaf_s=3600, capacity_tuples=700, merge_leaves=6, min_fraction=0.02, seed=3, law="inverse_age", group_by=("kind",)
+)
 # The window is an hour wide, from noon of the second day three hours, from the third day on half an hour.
 PLANS = ((START, 3600), (START + timedelta(hours=36), 3 * 3600), (START + timedelta(hours=48), 1800))
 
@@ -47,7 +53,7 @@ def pipeline_in(folder: Path) -> Pipeline:
         rate=0.02,
         max_early_s=1800,
         max_late_s=48 * 3600,
-        history=History(leaf_s=3600, capacity_tuples=700, merge_leaves=6, min_fraction=0.02, seed=3),
+        history=HISTORY,
     )
     silent = calls.model_copy(update={"name": "unkept", "history": None})
     return Pipeline(
@@ -202,35 +208,62 @@ def test_leaves_hold_what_the_events_say(done, calls: pa.Table) -> None:  # type
     context, _ = done
     entered = calls.filter(pa.array(expected_entry_us(calls) < to_us(END)))
     event = entered.column("event_time").cast(pa.int64()).to_numpy()
-    leaves = context.warehouse.read_arrow("history_leaves")
-    added = [("tuples", "sum"), ("fraction", "min"), ("sampled", "sum")]
-    merged = leaves.group_by(["leaf_start", "leaf_end"]).aggregate(added)
-    samples = context.warehouse.read_arrow("history_samples_calls")
-    assert merged.num_rows > 5
-    for row in merged.to_pylist():
-        start, end = to_us(row["leaf_start"]), to_us(row["leaf_end"])
-        assert row["tuples_sum"] == ((event >= start) & (event < end)).sum()
-        own = samples.filter(pc.equal(samples.column("leaf_start"), row["leaf_start"]))
-        assert own.num_rows == row["sampled_sum"]
-        for sample in own.to_pylist():
-            assert (
-                sample["u"] < sample["fraction"] == row["fraction_min"] and sample["weight"] == 1 / sample["fraction"]
-            )
-    # Nothing with a lower priority than the fraction is missing.
-    u = priority("calls", entered.column("event_id"), 3)
-    bounds_of = merged.sort_by("leaf_start")
-    at = np.searchsorted(bounds_of.column("leaf_start").cast(pa.int64()).to_numpy(), event, side="right") - 1
-    assert (u < bounds_of.column("fraction_min").to_numpy()[at]).sum() == samples.num_rows
+    past = Past.open(context.warehouse, context.pipeline.stream("calls"))
+    strata = past.view.strata
+    samples = past.samples(past.view, ["event_id"])
+    leaves = sorted(set(zip(strata.start_us.tolist(), strata.end_us.tolist(), strict=True)))
+    assert len(leaves) > 5
+    assert all(left[1] <= right[0] for left, right in zip(leaves, leaves[1:], strict=False))
+    for start, end in leaves:
+        own = strata.start_us == start
+        assert strata.tuples[own].sum() == ((event >= start) & (event < end)).sum()
+    assert (np.bincount(samples.stratum, minlength=len(strata.tuples)) == strata.sampled).all()
+    # Of every interval exactly those are there whose priority is below its fraction.
+    u, entry = priority("calls", entered.column("event_id"), 3), expected_entry_us(calls)
+    entry = entry[entry < to_us(END)]
+    fraction = dict(zip(strata.labels, strata.fraction_of_label().tolist(), strict=True))
+    label = [interval_holding(context.pipeline, int(at)).label for at in entry]
+    held = entered.filter(pa.array(u < np.array([fraction[name] for name in label])))
+    assert sorted(samples.rows.column("event_id").to_pylist()) == sorted(held.column("event_id").to_pylist())
+    # Groups add up to the leaves.
+    groups = context.warehouse.read_arrow("history_groups").group_by(["leaf_start", "interval"])
+    added = {(r["interval"], to_us(r["leaf_start"])): r for r in groups.aggregate([("tuples", "sum")]).to_pylist()}
+    assert len(added) == len(strata.tuples)
+    for label_, start, tuples in zip(strata.label.tolist(), strata.start_us.tolist(), strata.tuples, strict=True):
+        assert added[strata.labels[label_], start]["tuples_sum"] == tuples
 
 
 def test_the_store_stays_within_its_capacity(done) -> None:  # type: ignore[no-untyped-def]
     context, intervals = done
     passes = context.warehouse.read_arrow("history_passes")
     assert sorted(set(passes.column("interval").to_pylist())) == [i.label for i in intervals if i.ends_day]
-    last = pc.equal(passes.column("pass_time"), pc.max(passes.column("pass_time")))
-    fractions = passes.filter(last).sort_by("leaf_start").column("fraction").to_numpy()
-    assert (np.diff(fractions) >= 0).all() and fractions[0] < 0.1 < 0.5 < fractions[-1]
-    assert context.warehouse.read_arrow("history_samples_calls").num_rows <= 700
+    strata = Past.open(context.warehouse, context.pipeline.stream("calls")).view.strata
+    fractions = strata.fraction_of_label()
+    # The recent past is denser than the distant; the last day had not ended when its tuples were sampled.
+    assert fractions[:4].max() < fractions[4:8].max() <= fractions[8:].min() * 1.5
+    held = context.warehouse.read_arrow("history_samples_calls").num_rows
+    assert 200 < held <= 700 and held == strata.sampled.sum()
+
+
+def test_a_pass_writes_no_byte_of_samples(spark_contexts, calls: pa.Table, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """Every file that is there after the passes was there before, the very same inode."""
+    context = spark_contexts(tmp_path)
+    intervals = write_events(context.pipeline, tmp_path, calls)
+    sample_history.run(context, intervals)
+    folder = context.warehouse.folder / "history_samples_calls"
+    before = {file.stat().st_ino: file.read_bytes() for file in folder.rglob("*.parquet")}
+    resample_history.run(context, intervals)
+    after = [file for file in folder.rglob("*.parquet") if pq.read_metadata(file).num_rows]
+    assert 0 < len(after) < len(before)
+    assert all(before[file.stat().st_ino] == file.read_bytes() for file in after)
+
+
+@pytest.mark.slow
+def test_spark_samples_the_same(done, spark_contexts, calls: pa.Table, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(sample_history, "MOST_TUPLES_READ_HERE", 0)
+    context = spark_contexts(tmp_path)
+    in_one_go(context, write_events(context.pipeline, tmp_path, calls))
+    assert rows_of(context) == rows_of(done[0])
 
 
 def test_interval_by_interval_gives_the_same_rows(done, spark_contexts, calls: pa.Table, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
@@ -264,7 +297,7 @@ def test_a_resampling_that_dies_before_it_commits_leaves_everything(  # type: ig
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(resample_history, "_thinned", die)
+        patch.setattr(resample_history, "keep_below", die)
         with pytest.raises(RuntimeError, match="killed"):
             resample_history.run(context, intervals)
     assert rows_of(context) == sampled
@@ -388,3 +421,64 @@ def test_a_past_that_is_not_there_is_named(done, tmp_path: Path) -> None:  # typ
         ask(done, sql, confidence=95.0)
     with pytest.raises(UserError, match="has no history"):
         query_history(done[0].pipeline, tmp_path, sql, START, END)
+
+
+def test_the_past_is_judged_where_the_tuples_are_still_there(done) -> None:  # type: ignore[no-untyped-def]
+    """Ten parts, each a question to the samples; of ten 95 % intervals, four wrong ones are a chance of 1 in 1 000."""
+    context, _ = done
+    judged = against_truth(context.warehouse, context.pipeline.stream("calls"))
+    assert len(judged) >= 4 and all(one.end > one.start for one in judged)
+    assert [one.fraction for one in judged][0] < [one.fraction for one in judged][-1]
+    assert sum(one.holds is False for one in judged) <= 3
+    assert all(one.error is None or one.error < 1 for one in judged)
+    assert against_truth(context.warehouse, context.pipeline.stream("unkept")) == []
+
+
+def test_reading_stops_when_the_interval_is_narrow_enough(done) -> None:  # type: ignore[no-untyped-def]
+    sql = "SELECT AVG(cost) FROM calls WHERE units > 1"
+    whole = ask(done, sql)
+    early = ask(done, sql, within=0.2)
+    assert 0 < early["sampled_rows"] < whole["sampled_rows"]
+    rows = [step["sampled_rows"] for step in early["steps"]]
+    assert rows == sorted(rows) and early["steps"][-1]["widest"] <= 0.2
+    assert all(step["widest"] is None or step["widest"] > 0.2 for step in early["steps"][:-1])
+    assert "± " in render(early)
+    # What cannot be had is not promised: everything is read.
+    assert ask(done, sql, within=1e-6)["sampled_rows"] == whole["sampled_rows"]
+
+
+def test_groups_that_the_leaves_know_are_exact(done, calls: pa.Table) -> None:  # type: ignore[no-untyped-def]
+    sql = "SELECT kind, COUNT(*) AS n, SUM(cost) AS paid, MAX(units) FROM calls GROUP BY kind"
+    answer = ask(done, sql)
+    truth = held(calls, START, END)
+    assert answer["sampled_rows"] == 0 and [row["kind"] for row in answer["rows"]] == ["abroad", "away", "home"]
+    for row in answer["rows"]:
+        own = truth.filter(pc.equal(truth.column("kind"), row["kind"]))
+        assert row["n"] == {"estimate": own.num_rows, "low": own.num_rows, "high": own.num_rows, "exact": True}
+        assert row["paid"]["exact"] and row["paid"]["estimate"] == pytest.approx(pc.sum(own.column("cost")).as_py())
+    # Cut leaves are estimated, group by group, within bounds; all groups of the period are there.
+    start, end = START + timedelta(hours=50, minutes=20), START + timedelta(hours=66, minutes=40)
+    within = held(calls, start, end)
+    for row in ask(done, sql, start, end, confidence=0.999)["rows"]:
+        own = within.filter(pc.equal(within.column("kind"), row["kind"]))
+        assert row["n"]["low"] <= own.num_rows <= row["n"]["high"], row
+
+
+def test_an_extreme_that_happened_inside_a_cut_leaf_is_exact(done, calls: pa.Table) -> None:  # type: ignore[no-untyped-def]
+    """The whole of time but for the first and last minute: both ends are cut, the extremes lie within."""
+    start, end = START + timedelta(minutes=1), END - timedelta(hours=2, minutes=1)
+    truth = held(calls, start, end)
+    (row,) = ask(done, "SELECT MIN(cost), MAX(cost) FROM calls", start, end)["rows"]
+    assert row["min_cost"]["low"] <= pc.min(truth.column("cost")).as_py() <= row["min_cost"]["high"]
+    assert row["max_cost"]["estimate"] == pc.max(truth.column("cost")).as_py()
+
+
+def test_the_past_as_arrow(done) -> None:  # type: ignore[no-untyped-def]
+    context, _ = done
+    sql = "SELECT kind, AVG(cost) AS mean FROM calls WHERE units > 1 GROUP BY kind"
+    found = estimate(context.pipeline, context.warehouse_root, sql, START.replace(tzinfo=None), END)
+    assert found.schema.names == ["kind", "mean", "mean_low", "mean_high", "mean_exact"]
+    assert found.column("kind").to_pylist() == ["abroad", "away", "home"]
+    rows = ask(done, sql)["rows"]
+    assert found.column("mean").to_pylist() == [row["mean"]["estimate"] for row in rows]
+    assert found.schema.metadata[b"confidence"] == b"0.95" and int(found.schema.metadata[b"sampled_rows"]) > 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,8 @@ _LEAF_AGGREGATES = {
     "min": "Least `{}`.",
     "max": "Greatest `{}`.",
     "sum_squares": "Sum of the squares of `{}`.",
+    "min_time": "Event time of the first least `{}`.",
+    "max_time": "Event time of the first greatest `{}`.",
 }
 
 Files = dict[str, str]
@@ -117,6 +119,7 @@ def _generated_files(warehouse: Warehouse) -> Files:
     project["vars"] = {
         "queries": [_query_variable(query) for query in pipeline.queries],
         "streams": [_stream_variable(stream) for stream in pipeline.streams],
+        "warehouse": str(warehouse.folder),
     }
     files = {"dbt_project.yml": _yaml(project)}
     sources: list[Declaration] = []
@@ -128,6 +131,8 @@ def _generated_files(warehouse: Warehouse) -> Files:
         sources.append({**declaration, "columns": [_without_tests(column) for column in declaration["columns"]]})
         sources[-1].pop("data_tests", None)
         files |= _model("staging", f"stg_{table}", declaration, names, f"source('{SOURCE}', '{table}')")
+        if table.startswith("history_samples_"):
+            files[f"models/staging/stg_{table}.sql"] = _samples_in_force(table, names)
     for query in pipeline.queries:
         table = f"answers_{query.id}"
         declaration = _answers_mart(query, warehouse.schema(table))
@@ -179,8 +184,8 @@ def _model(layer: str, name: str, declaration: Declaration, columns: Iterable[st
 
 def _declaration(pipeline: Pipeline, table: str, schema: pa.Schema) -> Declaration | None:
     """Description, columns and tests of a table that the pipeline's declarations name; None for a common table."""
-    if table == "history_leaves":
-        return _leaves(pipeline, schema)
+    if table in ("history_leaves", "history_groups"):
+        return _leaves(pipeline, table, schema)
     if table.startswith("history_samples_"):
         return _samples(pipeline.stream(table.removeprefix("history_samples_")), table, schema)
     kind, _, name = table.partition("_")
@@ -205,7 +210,7 @@ def _events(stream: Stream, table: str, schema: pa.Schema) -> Declaration:
 def _samples(stream: Stream, table: str, schema: pa.Schema) -> Declaration:
     about = (
         f"The sampled history of stream `{stream.name}`, in the interval in which the tuples entered history. "
-        "Each carries the fraction at which it was sampled."
+        "The model has the leaf, the fraction and the weight in force; the files have those at entry."
     )
     return {
         "name": table,
@@ -218,23 +223,50 @@ def _samples(stream: Stream, table: str, schema: pa.Schema) -> Declaration:
     }
 
 
-def _leaves(pipeline: Pipeline, schema: pa.Schema) -> Declaration:
+def _samples_in_force(table: str, columns: Sequence[str]) -> str:
+    """The SQL of the model over the samples: leaf, fraction and weight are those of the leaves, as passes left them."""
+    stream = table.removeprefix("history_samples_")
+    own = {"leaf_start": "leaves.`leaf_start`", "fraction": "leaves.`fraction`"}
+    own["weight"] = "{{ share('1D', 'leaves.`fraction`') }} as `weight`"
+    found = ",\n".join(f"        {own.get(column, f'samples.`{column}`')}" for column in columns)
+    selected = ",\n".join(f"    `{column}`" for column in columns)
+    return (
+        f"with in_force as (\n    select\n{found}\n"
+        f"    from {{{{ source('{SOURCE}', '{table}') }}}} as samples\n"
+        "    inner join {{ ref('stg_history_leaves') }} as leaves\n"
+        f"        on leaves.`stream` = '{stream}'\n"
+        "        and leaves.`interval` = samples.`interval`\n"
+        "        and samples.`event_time` >= leaves.`leaf_start`\n"
+        "        and samples.`event_time` < leaves.`leaf_end`\n"
+        "        and samples.`u` < leaves.`fraction`\n"
+        f")\n\nselect\n{selected}\nfrom in_force\n"
+    )
+
+
+def _leaves(pipeline: Pipeline, table: str, schema: pa.Schema) -> Declaration:
+    grouped = table == "history_groups"
     texts = {
         f"{column}_{name}": text.format(column)
-        + " Over all tuples of the leaf, sampled or not; null for streams without it."
+        + (" Over all tuples of the group." if grouped else " Over all tuples of the leaf, sampled or not;")
+        + ("" if grouped else " null for streams without it.")
         for stream in pipeline.streams
         for column in stream.numeric_columns
         for name, text in _LEAF_AGGREGATES.items()
     }
+    texts["group_column"] = "The column whose values have aggregates of their own."
+    texts["group_value"] = "The value, as text."
     about = (
-        "The leaves of every stream's history: exact aggregates over all tuples that entered in the interval. "
-        "Rows of one leaf in several intervals (late tuples) add up."
+        "The leaves of every stream's history: exact aggregates over all tuples that entered in the interval"
+        + (", for every value of the declared group columns. " if grouped else ". ")
+        + "Rows of one leaf in several intervals (late tuples) add up."
     )
+    grain = "one row per interval, stream, leaf" + (", group column and value." if grouped else ".")
+    keys = ["interval", "stream", "leaf_start", *(["group_column", "group_value"] if grouped else [])]
     return {
-        "name": "history_leaves",
-        "description": _text(about, grain="one row per interval, stream and leaf."),
+        "name": table,
+        "description": _text(about, grain=grain.replace("stream, leaf.", "stream and leaf.")),
         "columns": _columns(schema, texts),
-        "data_tests": [_grain("interval", "stream", "leaf_start")],
+        "data_tests": [_grain(*keys, nullable=["group_value"] if grouped else [])],
     }
 
 

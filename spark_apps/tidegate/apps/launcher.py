@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
-from tidegate.declarations.units import UnreadableError, read_duration_us
+from tidegate.declarations.units import UnreadableError, read_duration_us, read_share
 from tidegate.hosts.context import RunContext
 from tidegate.hosts.intervals import Interval, intervals_between
 
@@ -37,6 +37,15 @@ def duration_s(text: str) -> float:
     if seconds <= 0:
         raise argparse.ArgumentTypeError(f"'{text}' is no time: write it like 10s, 5m or '10 seconds'")
     return seconds
+
+
+def share(text: str) -> float:
+    """A share as a fraction, written as a percentage: 1%, 0.5 %."""
+    try:
+        found = read_share(text)
+    except UnreadableError as error:
+        raise argparse.ArgumentTypeError(f"{error.message}: write it like 1%") from None
+    return found
 
 
 def add_range_arguments(parser: argparse.ArgumentParser, end_needed: bool = True) -> None:

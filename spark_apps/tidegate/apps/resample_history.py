@@ -1,44 +1,57 @@
-"""The daily pass over history: old leaves merge, samples thin, the store stays within its capacity.
+"""The daily pass over history: samples thin, old leaves merge, the store stays within its capacity.
 
-For every interval that ends a UTC day a pass is decided for each stream from what had entered history by then, and
-recorded in ``history_passes``, one row a leaf. Every partition of ``history_leaves`` and ``history_samples_<stream>``
-that the passes change is rewritten in the same atomic commit: kill it anywhere, and either all is as before or the next
-run carries it out.
+For every interval that ends a UTC day a pass is decided for each stream from what had entered history by then. It says
+at which fraction every interval's samples are held from now on, and which leaves merge. Samples thin by whole bands:
+the files of the bands that go are left out of the partition, those that stay are linked, none is rewritten. Only the
+rows of ``history_leaves`` and ``history_groups`` are written anew. All of it is one atomic commit: kill it anywhere,
+and either all is as before or the next run carries it out.
 
-A recorded pass is a matter of record. Running its interval again applies it again, which changes nothing, rather than
-deciding anew from leaves that later passes have merged; and ``sample_history`` applies all recorded passes to whatever
-it writes. So the rows do not depend on the order or number of runs.
+A pass is a matter of record (``history_passes`` and a state). Running its interval again applies it again, which
+changes nothing, rather than deciding anew from leaves that later passes have merged; and ``sample_history`` applies all
+recorded passes to whatever it writes. So the rows do not depend on the order or number of runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.apps.launcher import launch
-from tidegate.declarations.models import History, Pipeline, Stream, from_us
-from tidegate.declarations.tables import TIMESTAMP
+from tidegate.declarations.models import History, Stream, from_us
+from tidegate.declarations.tables import TIMESTAMP, has_groups
 from tidegate.hosts.context import RunContext, StageRun
-from tidegate.hosts.intervals import Interval, interval_at, label_format
+from tidegate.hosts.history_store import (
+    LEVELS,
+    BandFile,
+    Strata,
+    band_files,
+    interval_of,
+    keep_below,
+    order_of,
+    recorded_at,
+    samples_in_force,
+    samples_table,
+)
+from tidegate.hosts.intervals import Interval
 from tidegate.hosts.warehouse import Warehouse
+from tidegate.operators.history.bands import Bands, pass_capacity, plan_levels
+from tidegate.operators.history.laws import Float64s, Int64s
 from tidegate.operators.history.thinning import (
-    Float64s,
-    Int64s,
+    GROUP_KEYS,
     Leaves,
     Pass,
     instants_us,
-    plan_pass,
+    merge_leaves,
     relabel_rows,
-    thin,
 )
 
 STAGE = "resample_history"
+DAY_US = 86_400 * 1_000_000
+_LEVEL_SCHEMA = pa.schema([("stream", pa.string()), ("entered_us", pa.int64()), ("fraction", pa.float64())])
 
 
 def run(context: RunContext, intervals: Sequence[Interval]) -> None:
@@ -50,19 +63,15 @@ def run(context: RunContext, intervals: Sequence[Interval]) -> None:
             return
         written = context.warehouse.read_arrow("history_leaves")
         held = [_Held.load(context.warehouse, stream, written) for stream in streams]
-        passes = {
-            stream.name: {p.time_us: p for p in recorded_passes(context.warehouse, stream.name)} for stream in streams
-        }
         for interval in due:
-            rows = []
-            for index, stream in enumerate(streams):
-                recorded = passes[stream.name].get(interval.end_us)
-                decided = held[index].decide(interval.end_us) if recorded is None else recorded
-                rows.append(_pass_rows(stream, decided, held[index].tuples_by(interval.end_us)))
-                before = held[index]
-                held[index] = before.after(decided)
-                stage.record(interval, rows_in=len(before.u), rows_out=len(held[index].u))
+            rows, levels = [], []
+            for one in held:
+                before = one.sampled()
+                rows.append(one.carry_out(interval))
+                levels.append(one.levels(interval.end_us))
+                stage.record(interval, rows_in=before, rows_out=one.sampled())
             stage.commit.put_arrow("history_passes", interval, pa.concat_tables(rows))
+            stage.commit.put_state(LEVELS, interval, pa.concat_tables(levels))
         _rewrite(context, stage, written, held)
 
 
@@ -83,145 +92,171 @@ def recorded_passes(warehouse: Warehouse, stream: str) -> tuple[Pass, ...]:
     return tuple(passes)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Held:
-    """What history holds of one stream: its rows of ``history_leaves``, and per sampled tuple the little a pass needs.
+    """What history holds of one stream, as the passes of this run change it.
 
-    ``interval`` (label index), ``leaf_start_us`` and ``u`` have one entry a sampled tuple; ``applied`` are the passes
-    that this run has applied so far.
+    ``rows``: of ``history_leaves``. One entry an interval that brought tuples: ``labels``, ``tuples``, ``band_rows``
+    (int64[labels, bands], sampled tuples a band), ``fraction`` in force. ``recorded``: the passes on record, by time.
     """
 
+    warehouse: Warehouse
     stream: Stream
     rows: pa.Table
-    labels: npt.NDArray[np.object_]
-    label_end_us: Int64s
-    interval: Int64s
-    leaf_start_us: Int64s
-    u: Float64s
-    applied: tuple[Pass, ...] = ()
+    labels: tuple[str, ...]
+    start_us: Int64s
+    end_us: Int64s
+    tuples: Int64s
+    band_rows: Int64s
+    fraction: Float64s
+    files: list[BandFile]
+    recorded: dict[int, Pass]
+    applied: list[Pass]
 
     @classmethod
     def load(cls, warehouse: Warehouse, stream: Stream, written: pa.Table) -> _Held:
         rows = written.filter(pc.equal(written.column("stream"), stream.name))
-        samples = warehouse.read_arrow(f"history_samples_{stream.name}", columns=["leaf_start", "u"])
-        labels = np.array(warehouse.labels("history_leaves"), dtype=object)
+        strata = Strata.of(rows)
+        intervals = [interval_of(warehouse, label) for label in strata.labels]
+        bands = Bands.of(_spec(stream))
+        files = band_files(warehouse, stream.name, strata.labels)
+        number = {label: i for i, label in enumerate(strata.labels)}
+        band_rows = np.zeros((len(strata.labels), bands.count), np.int64)
+        for file in files:
+            # A file of other settings' bands counts by its largest priority.
+            band_rows[number[file.label], max(int(bands.of_priority(np.array([file.most_u]))[0]), 0)] += file.rows
         return cls(
+            warehouse,
             stream,
             rows,
-            labels,
-            np.array([_interval_of(warehouse.pipeline, label).end_us for label in labels], dtype=np.int64),
-            np.searchsorted(labels, samples.column("interval").to_numpy(zero_copy_only=False)),
-            instants_us(samples.column("leaf_start")),
-            samples.column("u").to_numpy(),
+            strata.labels,
+            np.array([i.start_us for i in intervals], np.int64),
+            np.array([i.end_us for i in intervals], np.int64),
+            np.bincount(strata.label, weights=strata.tuples, minlength=len(strata.labels)).astype(np.int64),
+            band_rows,
+            strata.fraction_of_label(),
+            files,
+            {p.time_us: p for p in recorded_passes(warehouse, stream.name)},
+            [],
         )
 
-    @property
-    def spec(self) -> History:
-        assert self.stream.history is not None
-        return self.stream.history
+    def sampled(self) -> int:
+        """How many sampled tuples are held."""
+        level = Bands.of(_spec(self.stream)).level_at_most(self.fraction)
+        return int((self.band_rows * (np.arange(self.band_rows.shape[1]) >= level[:, None])).sum())
 
-    def _rows_by(self, pass_us: int) -> pa.Table:
-        known = pa.array(self.labels[self.label_end_us <= pass_us].tolist(), pa.string())
-        return self.rows.filter(pc.is_in(self.rows.column("interval"), known))
+    def levels(self, pass_us: int) -> pa.Table:
+        """The fraction at which every interval that had entered by then is held."""
+        known = self.end_us <= pass_us
+        columns = [pa.repeat(self.stream.name, int(known.sum())), self.start_us[known], self.fraction[known]]
+        return pa.table([pa.array(c) for c in columns], schema=_LEVEL_SCHEMA)
 
-    def tuples_by(self, pass_us: int) -> int:
-        """How many tuples had entered history by then."""
-        return int(pc.sum(self._rows_by(pass_us).column("tuples")).as_py() or 0)
+    def carry_out(self, interval: Interval) -> pa.Table:
+        """Decide the pass at the interval's end, or take the one on record, and apply it; its rows for the record."""
+        pass_us, spec = interval.end_us, _spec(self.stream)
+        known = self.end_us <= pass_us
+        entered = int(self.tuples[known].sum())
+        noted = recorded_at(self.warehouse, self.stream.name, interval.label)
+        if pass_us in self.recorded and noted:
+            limit = np.array([noted.get(start, np.inf) for start in self.start_us.tolist()])
+            self.fraction = np.minimum(self.fraction, limit)
+            decided = self.recorded[pass_us]
+        else:
+            bands = Bands.of(spec)
+            level = bands.level_at_most(self.fraction[known])
+            newest = int(self.tuples[known & (self.end_us > pass_us - DAY_US)].sum())
+            capacity = pass_capacity(spec, newest)
+            planned = plan_levels(self.tuples[known], self.band_rows[known], level, spec, capacity)
+            self.fraction[known] = np.minimum(self.fraction[known], bands.fractions[planned])
+            decided = Pass(pass_us, merge_leaves(self._leaves(known), spec))
+        # A pass applies to what entered later, too: late tuples belong to the leaf that theirs has merged into.
+        self.rows = relabel_rows(self.rows, decided)
+        self.applied.append(decided)
+        return _pass_rows(self.stream, decided, entered)
 
-    def decide(self, pass_us: int) -> Pass:
-        """The pass at an instant, from what had entered by then and from nothing else."""
-        rows = self._rows_by(pass_us)
-        start_us, leaf_of_row = np.unique(instants_us(rows.column("leaf_start")), return_inverse=True)
-        end_us = np.zeros(len(start_us), np.int64)
-        np.maximum.at(end_us, leaf_of_row, instants_us(rows.column("leaf_end")))
-        tuples = np.zeros(len(start_us), np.int64)
-        np.add.at(tuples, leaf_of_row, rows.column("tuples").to_numpy())
+    def _leaves(self, known: np.ndarray) -> Leaves:
+        """The leaves of what entered in the known intervals; the fraction is the least that is in force in them."""
+        label = np.searchsorted(self.labels, self.rows.column("interval").to_numpy(zero_copy_only=False).astype(str))
+        own = known[label] if len(label) else np.zeros(0, bool)
+        rows, label = self.rows.filter(pa.array(own)), label[own]
+        start_us, leaf = np.unique(instants_us(rows.column("leaf_start")), return_inverse=True)
+        end_us, tuples = np.zeros(len(start_us), np.int64), np.zeros(len(start_us), np.int64)
+        np.maximum.at(end_us, leaf, instants_us(rows.column("leaf_end")))
+        np.add.at(tuples, leaf, rows.column("tuples").to_numpy())
         fraction = np.ones(len(start_us))
-        np.minimum.at(fraction, leaf_of_row, rows.column("fraction").to_numpy())
-        early = self.label_end_us[self.interval] <= pass_us
-        leaf_of_sample = np.searchsorted(start_us, self.leaf_start_us[early])
-        leaves = Leaves(start_us, end_us, tuples, fraction)
-        return Pass(pass_us, plan_pass(leaves, self.u[early], leaf_of_sample, self.spec))
-
-    def after(self, decided: Pass) -> _Held:
-        """The same after a pass, which applies to every partition, those that entered later included."""
-        start_us, fraction = _relabel_samples(self.rows, self.leaf_start_us, decided)
-        kept = thin(self.u, fraction)
-        rows = relabel_rows(self.rows, decided)
-        held = replace(
-            self,
-            rows=rows,
-            interval=self.interval[kept],
-            leaf_start_us=start_us[kept],
-            u=self.u[kept],
-            applied=(*self.applied, decided),
-        )
-        return replace(held, rows=held._counted())
-
-    def _counted(self) -> pa.Table:
-        """The rows with ``sampled`` as it is now."""
-        label = np.searchsorted(self.labels, self.rows.column("interval").to_numpy(zero_copy_only=False))
-        start_us = instants_us(self.rows.column("leaf_start"))
-        starts = np.unique(start_us)
-        key = label * len(starts) + np.searchsorted(starts, start_us)
-        found, counts = np.unique(
-            self.interval * len(starts) + np.searchsorted(starts, self.leaf_start_us), return_counts=True
-        )
-        sampled = np.zeros(len(key), np.int64)
-        if len(found):
-            at = np.minimum(np.searchsorted(found, key), len(found) - 1)
-            sampled = np.where(found[at] == key, counts[at], 0)
-        index = self.rows.schema.get_field_index("sampled")
-        return self.rows.set_column(index, self.rows.schema.field(index), pa.array(sampled))
+        np.minimum.at(fraction, leaf, self.fraction[label])
+        return Leaves(start_us, end_us, tuples, fraction)
 
 
-def _relabel_samples(rows: pa.Table, leaf_start_us: Int64s, decided: Pass) -> tuple[Int64s, Float64s]:
-    """Leaf and fraction of sampled tuples after a pass; ``rows`` are the stream's leaves before it."""
-    start_us, first = np.unique(instants_us(rows.column("leaf_start")), return_index=True)
-    end_us = instants_us(rows.column("leaf_end"))[first]
-    fraction = rows.column("fraction").to_numpy()[first]
-    new_start_us, _, new_fraction = decided.relabel(start_us, end_us, fraction)
-    leaf = np.searchsorted(start_us, leaf_start_us)
-    return new_start_us[leaf], new_fraction[leaf]
+def _spec(stream: Stream) -> History:
+    assert stream.history is not None
+    return stream.history
 
 
 def _rewrite(context: RunContext, stage: StageRun, written: pa.Table, held: Sequence[_Held]) -> None:
-    """Write the partitions that the passes changed."""
+    """Write the leaves that the passes changed, and leave out the files of the bands that have gone."""
     order = [("interval", "ascending"), ("stream", "ascending"), ("leaf_start", "ascending")]
+    streams = pa.array([h.stream.name for h in held], pa.string())
+    others = written.filter(pc.invert(pc.is_in(written.column("stream"), streams)))
+    thinned = {h.stream.name: _thinned(h, written) for h in held}
+    after = pa.concat_tables([*(_in_force(h, thinned[h.stream.name]) for h in held), others]).sort_by(order)
     before = written.sort_by(order)
-    after = pa.concat_tables([h.rows for h in held]).sort_by(order)
-    streams = [h.stream.name for h in held]
-    kept_as_is = before.filter(pc.invert(pc.is_in(before.column("stream"), pa.array(streams, pa.string()))))
-    after = pa.concat_tables([after, kept_as_is]).sort_by(order)
     changed = [label for label in context.warehouse.labels("history_leaves") if _of(before, label) != _of(after, label)]
-    context.progress(f"{STAGE}: {len(changed)} partitions of history change")
+    context.progress(f"{STAGE}: {len(changed)} partitions of leaves change")
     for label in changed:
-        interval = _interval_of(context.pipeline, label)
-        stage.commit.put_arrow("history_leaves", interval, _of(after, label))
-        for h in held:
-            table = f"history_samples_{h.stream.name}"
-            samples = context.warehouse.read_arrow(table, [label])
-            if samples.num_rows:
-                stage.commit.put_arrow(table, interval, _thinned(samples, written, h))
+        stage.commit.put_arrow("history_leaves", interval_of(context.warehouse, label), _of(after, label))
+    if has_groups(context.pipeline):
+        _rewrite_groups(context, stage, held)
+    # Leaves first: who reads between the two moves finds lower fractions, and leaves out what is beyond them.
+    for h in held:
+        table = samples_table(h.stream.name)
+        for label in thinned[h.stream.name]:
+            fraction = float(h.fraction[h.labels.index(label)])
+            files = [file for file in h.files if file.label == label]
+            keep_below(stage.commit, table, interval_of(context.warehouse, label), files, fraction)
 
 
-def _thinned(samples: pa.Table, written: pa.Table, held: _Held) -> pa.Table:
-    """One partition of samples after the passes of this run."""
-    rows = written.filter(pc.equal(written.column("stream"), held.stream.name))
-    for decided in held.applied:
-        start_us, fraction = _relabel_samples(rows, instants_us(samples.column("leaf_start")), decided)
-        kept = thin(samples.column("u").to_numpy(), fraction)
-        for name, values in (
-            ("leaf_start", pa.array(start_us).cast(TIMESTAMP)),
-            ("fraction", pa.array(fraction)),
-            # A dropped leaf has fraction 0 and no rows; its weight is never read.
-            ("weight", pa.array(1 / np.where(fraction > 0, fraction, 1.0))),
-        ):
-            index = samples.schema.get_field_index(name)
-            samples = samples.set_column(index, samples.schema.field(index), values)
-        samples = samples.filter(pa.array(kept))
-        rows = relabel_rows(rows, decided)
-    return samples.sort_by([("leaf_start", "ascending"), ("u", "ascending"), ("event_id", "ascending")])
+def _thinned(h: _Held, written: pa.Table) -> list[str]:
+    """Labels of the partitions some of whose files go."""
+    fraction = dict(zip(h.labels, h.fraction.tolist(), strict=True))
+    return sorted({file.label for file in h.files if file.least_u >= fraction[file.label]})
+
+
+def _in_force(h: _Held, thinned: Sequence[str]) -> pa.Table:
+    """The stream's leaves with the fractions in force, and the sampled tuples that are left of those thinned."""
+    rows = h.rows.take(order_of(h.rows))
+    label = np.searchsorted(h.labels, rows.column("interval").to_numpy(zero_copy_only=False).astype(str))
+    fraction = h.fraction[label] if len(label) else np.empty(0)
+    rows = _set(rows, "fraction", pa.array(fraction))
+    if not thinned:
+        return rows
+    strata = Strata.of(rows)
+    gone = np.isin(rows.column("interval").to_numpy(zero_copy_only=False).astype(str), list(thinned))
+    files = [file for file in h.files if file.label in set(thinned)]
+    found = samples_in_force(h.warehouse, h.stream.name, strata, files, [])
+    counted = np.bincount(found.stratum, minlength=rows.num_rows)
+    return _set(rows, "sampled", pa.array(np.where(gone, counted, strata.sampled)))
+
+
+def _rewrite_groups(context: RunContext, stage: StageRun, held: Sequence[_Held]) -> None:
+    """The groups' leaves merge as the leaves do."""
+    before = context.warehouse.read_arrow("history_groups")
+    parts = []
+    for h in held:
+        rows = before.filter(pc.equal(before.column("stream"), h.stream.name))
+        for decided in h.applied:
+            rows = relabel_rows(rows, decided, GROUP_KEYS)
+        parts.append(rows)
+    order = [(key, "ascending") for key in GROUP_KEYS]
+    after, before = pa.concat_tables(parts).sort_by(order), before.sort_by(order)
+    for label in context.warehouse.labels("history_groups"):
+        if _of(before, label) != _of(after, label):
+            stage.commit.put_arrow("history_groups", interval_of(context.warehouse, label), _of(after, label))
+
+
+def _set(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    index = rows.schema.get_field_index(name)
+    return rows.set_column(index, rows.schema.field(index), values)
 
 
 def _of(rows: pa.Table, label: str) -> pa.Table:
@@ -240,10 +275,6 @@ def _pass_rows(stream: Stream, decided: Pass, tuples_before: int) -> pa.Table:
             "fraction": pa.array(decided.leaves.fraction, pa.float64()),
         }
     )
-
-
-def _interval_of(pipeline: Pipeline, label: str) -> Interval:
-    return interval_at(pipeline, datetime.strptime(label, label_format(pipeline)).replace(tzinfo=UTC))
 
 
 if __name__ == "__main__":

@@ -2,38 +2,59 @@
 
 A tuple enters once, at the first instant at which it has both arrived and left its window: the latest of its arrival,
 its event time, and the first tick at which the effective lower bound of its stream's window lies beyond its event time.
-It belongs to the leaf of its event time, however late it comes. It is sampled iff its priority u is below f_max and
-below the fraction at which every recorded pass (``history_passes``) holds its leaf. So a partition is a function of the
-tuples and the recorded passes, whenever and however often it is written.
+It belongs to the leaf of its event time, however late it comes. It is sampled iff its priority u is below the fraction
+at which its interval entered (``bands.initial_levels``) and below that at which a recorded pass holds the interval. So
+a partition is a function of the tuples and the recorded passes, whenever and however often it is written.
+
+Where the declared rates let one process keep up it reads the tuples from their files itself; beyond, Spark does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from tidegate.apps.launcher import launch
-from tidegate.apps.resample_history import recorded_passes
+from tidegate.apps.resample_history import DAY_US, recorded_passes
 from tidegate.declarations.models import History, Stream
-from tidegate.declarations.tables import TIMESTAMP
-from tidegate.hosts.context import RunContext, StageRun
+from tidegate.declarations.tables import TIMESTAMP, has_groups
+from tidegate.hosts.context import RunContext, StageRun, previous_label
+from tidegate.hosts.history_store import ROOM, SAMPLE_ORDER, put_bands, recorded_fractions, samples_table
 from tidegate.hosts.intervals import Interval, interval_holding
 from tidegate.hosts.plans import PlanHistory
+from tidegate.operators.history.bands import Bands, initial_levels, room_between_passes
+from tidegate.operators.history.laws import Float64s, Int64s
 from tidegate.operators.history.leaves import LeafAggregator, partial_schema
 from tidegate.operators.history.priority import priority
-from tidegate.operators.history.thinning import Float64s, Int64s, Pass, instants_us, relabel_rows, thin
+from tidegate.operators.history.thinning import (
+    GROUP_KEYS,
+    LEAF_KEYS,
+    Pass,
+    instants_us,
+    relabel_rows,
+    thin,
+)
 from tidegate.operators.window_sizing.bounds import EffectiveBounds
 
 STAGE = "sample_history"
+# One process reads, hashes and adds up about a million tuples a second; the samples of a run stay in its memory.
+MOST_TUPLES_READ_HERE = 20_000_000
+_BATCH_ROWS = 1 << 17
+
+_ROOM_SCHEMA = pa.schema(
+    [("stream", pa.string()), ("entered", pa.int64()), ("today", pa.int64()), ("room", pa.float64())]
+)
 
 
 def run(context: RunContext, intervals: Sequence[Interval]) -> None:
-    """Write ``history_leaves`` and ``history_samples_<stream>`` for consecutive intervals."""
+    """Write ``history_leaves``, ``history_groups`` and ``history_samples_<stream>`` for consecutive intervals."""
     streams = [s for s in context.pipeline.streams if s.history is not None]
     with context.stage(STAGE, intervals) as stage:
         if not streams:
@@ -41,11 +62,17 @@ def run(context: RunContext, intervals: Sequence[Interval]) -> None:
         for stream in streams:
             context.warehouse.require(f"events_{stream.name}", [i.label for i in intervals], "ingest")
         plans = PlanHistory.load(context.warehouse, intervals[0].start_us)
-        leaves = [_sample_stream(context, stage, stream, plans, intervals) for stream in streams]
-        rows = pa.concat_tables(leaves)
-        for interval in intervals:
-            own = rows.filter(pc.equal(rows.column("interval"), interval.label))
+        written = [_sample_stream(context, stage, stream, plans, intervals) for stream in streams]
+        leaves = pa.concat_tables([part.leaves for part in written])
+        groups = pa.concat_tables([part.groups for part in written]) if has_groups(context.pipeline) else None
+        for index, interval in enumerate(intervals):
+            own = leaves.filter(pc.equal(leaves.column("interval"), interval.label))
             stage.commit.put_arrow("history_leaves", interval, own)
+            if groups is not None:
+                of_it = groups.filter(pc.equal(groups.column("interval"), interval.label))
+                stage.commit.put_arrow("history_groups", interval, of_it)
+            rooms = [part.room[index] for part in written]
+            stage.commit.put_state(ROOM, interval, pa.Table.from_pylist(rooms, schema=_ROOM_SCHEMA))
             stage.record(
                 interval,
                 rows_in=pc.sum(own.column("tuples")).as_py() or 0,
@@ -55,7 +82,10 @@ def run(context: RunContext, intervals: Sequence[Interval]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Entering:
-    """Which tuples of a stream enter history in which of consecutive intervals, in which leaf, sampled or not."""
+    """Which tuples of a stream enter history in which of consecutive intervals, in which leaf, sampled or not.
+
+    ``entered_at`` and ``held_at``, one an interval: the fraction at which its tuples enter, and the one in force.
+    """
 
     stream: Stream
     bounds: EffectiveBounds
@@ -64,6 +94,8 @@ class Entering:
     interval_us: int
     count: int
     passes: tuple[Pass, ...]
+    entered_at: Float64s | None = None
+    held_at: Float64s | None = None
 
     def part(self, event_us: Int64s, arrival_us: Int64s) -> Int64s:
         """Index of the interval in which each tuple enters; −1 if in none of them."""
@@ -76,20 +108,11 @@ class Entering:
         leaf_us = _history(self.stream).leaf_s * 1_000_000
         return event_us // leaf_us * leaf_us
 
-    def held(self, leaf_start_us: Int64s) -> tuple[Int64s, Float64s]:
-        """Start and fraction of the leaf that each first leaf belongs to after all recorded passes."""
-        history = _history(self.stream)
-        first, leaf_of_row = np.unique(leaf_start_us, return_inverse=True)
-        start, end = first, first + history.leaf_s * 1_000_000
-        fraction = np.full(len(first), history.max_fraction)
-        for decided in self.passes:
-            start, end, fraction = decided.relabel(start, end, fraction)
-        return start[leaf_of_row], fraction[leaf_of_row]
-
-    def sampled(self, event_ids: pa.Array, leaf_start_us: Int64s) -> tuple[npt.NDArray[np.bool_], Float64s]:
+    def sampled(self, event_ids: pa.Array, part: Int64s) -> tuple[npt.NDArray[np.bool_], Float64s]:
         """Which tuples the sample keeps, and the priorities of all."""
+        assert self.held_at is not None
         u = priority(self.stream.name, event_ids, _history(self.stream).seed)
-        return thin(u, self.held(leaf_start_us)[1]), u
+        return thin(u, self.held_at[part]), u
 
 
 def _history(stream: Stream) -> History:
@@ -97,10 +120,19 @@ def _history(stream: Stream) -> History:
     return stream.history
 
 
+@dataclass(frozen=True, eq=False)
+class _Written:
+    """A stream's rows of ``history_leaves`` and ``history_groups``, and what each interval leaves of the room."""
+
+    leaves: pa.Table
+    groups: pa.Table
+    room: list[dict[str, object]]
+
+
 def _sample_stream(
     context: RunContext, stage: StageRun, stream: Stream, plans: PlanHistory, intervals: Sequence[Interval]
-) -> pa.Table:
-    """Write one stream's samples; return its rows of ``history_leaves`` with ``interval``."""
+) -> _Written:
+    """Write one stream's samples, then say what its leaves are."""
     pipeline, warehouse = context.pipeline, context.warehouse
     tick_us = pipeline.tick_s * 1_000_000
     entering = Entering(
@@ -118,34 +150,82 @@ def _sample_stream(
     oldest = interval_holding(pipeline, min(lower_us - stream.max_early_s * 1_000_000, intervals[0].start_us)).label
     table = f"events_{stream.name}"
     labels = [label for label in warehouse.labels(table) if oldest <= label <= intervals[-1].label]
-    events = warehouse.read_spark(context.spark, table, labels)
+    few = stream.rate * pipeline.interval_s * len(labels) <= MOST_TUPLES_READ_HERE
+    source: _Here | _Spark = _Here(context, table, labels) if few else _Spark(context, table, labels)
 
-    columns = list(dict.fromkeys(["event_id", "event_time", "arrival_time", *stream.numeric_columns]))
-    partials = events.select(*(f"`{c}`" for c in columns)).mapInArrow(
-        _aggregate(entering), _spark_schema(partial_schema(stream.numeric_columns))
-    )
-    aggregator = LeafAggregator(stream.numeric_columns)
-    aggregator.merge(partials.toArrow())
-
-    names = warehouse.schema(f"history_samples_{stream.name}")
-    samples = events.drop("interval").mapInArrow(
-        _sample(entering, names, [i.label for i in intervals]),
-        _spark_schema(names.append(pa.field("interval", pa.string()))),
-    )
-    stage.commit.put_spark(f"history_samples_{stream.name}", samples, intervals, ["leaf_start", "u", "event_id"])
-    return leaf_rows(aggregator, entering, [i.label for i in intervals], warehouse.schema("history_leaves"))
-
-
-def leaf_rows(aggregator: LeafAggregator, entering: Entering, labels: Sequence[str], schema: pa.Schema) -> pa.Table:
-    """The aggregated leaves as rows of ``history_leaves`` with ``interval``, after all recorded passes."""
-    history = _history(entering.stream)
+    history = _history(stream)
+    aggregator = LeafAggregator(stream.numeric_columns, history.group_by)
+    aggregator.merge(source.aggregated(entering))
     found = aggregator.to_arrow()
-    start_us = found.column("leaf_start_us").to_numpy()
+    tuples = np.zeros(len(intervals), np.int64)
+    np.add.at(tuples, found.column("part").to_numpy(), found.column("tuples").to_numpy())
+    entered_at, room = _entry_fractions(context, stream, intervals, tuples)
+    recorded = recorded_fractions(warehouse, stream.name)
+    held_at = np.minimum(entered_at, [recorded.get(interval.start_us, np.inf) for interval in intervals])
+    entering = replace(entering, entered_at=entered_at, held_at=held_at)
+
+    source.write_samples(stage, entering, intervals, Bands.of(history))
+    sampled = _sampled_counts(stage, stream, intervals)
+    labels_of = [i.label for i in intervals]
+    leaves = leaf_rows(found, sampled, entering, labels_of, warehouse.schema("history_leaves"))
+    groups = None
+    if has_groups(pipeline):
+        grouped = aggregator.to_arrow(grouped=True)
+        groups = leaf_rows(grouped, {}, entering, labels_of, warehouse.schema("history_groups"), GROUP_KEYS)
+    return _Written(leaves, groups, room)
+
+
+def _entry_fractions(
+    context: RunContext, stream: Stream, intervals: Sequence[Interval], tuples: Int64s
+) -> tuple[Float64s, list[dict[str, object]]]:
+    """The fraction at which each interval's tuples enter, and the room that it leaves to those after it."""
+    spec, bands = _history(stream), Bands.of(_history(stream))
+    before = context.warehouse.read_state(ROOM, previous_label(context.pipeline, intervals[0]))
+    rows = [] if before is None else [r for r in before.to_pylist() if r["stream"] == stream.name]
+    entered, today = (rows[0][name] if rows else 0 for name in ("entered", "today"))
+    room = rows[0]["room"] if rows else room_between_passes(spec, 0, 0)
+    fractions, rooms = np.zeros(len(intervals)), []
+    for index, interval in enumerate(intervals):
+        if interval.start_us % DAY_US == 0:
+            room, today = room_between_passes(spec, entered, today), 0
+        left = -(-(DAY_US - interval.start_us % DAY_US) // (interval.end_us - interval.start_us))
+        level, after = initial_levels(tuples[index : index + 1], room, np.array([left]), bands)
+        fractions[index], room = bands.fractions[level[0]], float(after[0])
+        entered, today = entered + int(tuples[index]), today + int(tuples[index])
+        rooms.append({"stream": stream.name, "entered": entered, "today": today, "room": room})
+    return fractions, rooms
+
+
+def _sampled_counts(stage: StageRun, stream: Stream, intervals: Sequence[Interval]) -> dict[tuple[int, int], int]:
+    """(Index of the interval, start of the leaf) → sampled tuples, from the files that were written."""
+    found: dict[tuple[int, int], int] = {}
+    for index, interval in enumerate(intervals):
+        for file in stage.commit.written(samples_table(stream.name), interval):
+            starts = instants_us(pq.ParquetFile(file).read(columns=["leaf_start"]).column("leaf_start"))
+            for start, count in zip(*(a.tolist() for a in np.unique(starts, return_counts=True)), strict=True):
+                found[index, start] = found.get((index, start), 0) + count
+    return found
+
+
+def leaf_rows(
+    found: pa.Table,
+    sampled: dict[tuple[int, int], int],
+    entering: Entering,
+    labels: Sequence[str],
+    schema: pa.Schema,
+    keys: tuple[str, ...] = LEAF_KEYS,
+) -> pa.Table:
+    """The aggregated leaves as rows of ``history_leaves`` with ``interval``, after all recorded passes."""
+    assert entering.held_at is not None
+    history = _history(entering.stream)
+    start_us, part = found.column("leaf_start_us").to_numpy(), found.column("part").to_numpy()
+    kept = [sampled.get(key, 0) for key in zip(part.tolist(), start_us.tolist(), strict=True)]
     given = {
         "stream": pa.repeat(pa.scalar(entering.stream.name), found.num_rows),
         "leaf_start": pa.array(start_us).cast(TIMESTAMP),
         "leaf_end": pa.array(start_us + history.leaf_s * 1_000_000).cast(TIMESTAMP),
-        "fraction": pa.repeat(pa.scalar(history.max_fraction), found.num_rows),
+        "sampled": pa.array(kept, pa.int64()),
+        "fraction": pa.array(entering.held_at[part]),
     }
     columns = {}
     for field in schema:
@@ -155,51 +235,127 @@ def leaf_rows(aggregator: LeafAggregator, entering: Entering, labels: Sequence[s
             columns[field.name] = found.column(field.name)
         else:
             columns[field.name] = pa.nulls(found.num_rows, field.type)
-    columns["interval"] = pa.array(np.array(labels, dtype=object)[found.column("part").to_numpy()], pa.string())
+    columns["interval"] = pa.array(np.array(labels, dtype=object)[part], pa.string())
     rows = pa.table(columns, schema=schema.append(pa.field("interval", pa.string())))
     for decided in entering.passes:
-        rows = relabel_rows(rows, decided)
+        rows = relabel_rows(rows, decided, keys)
     return rows
 
 
-BatchMap = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+BatchMap = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True)
+class _Here:
+    """The tuples read by this process, batch by batch, from the files of the named partitions."""
+
+    context: RunContext
+    table: str
+    labels: Sequence[str]
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        files = self.context.warehouse.files(self.table, self.labels)
+        if files:
+            source = ds.dataset(list(files), schema=self.context.warehouse.schema(self.table), format="parquet")
+            yield from source.to_batches(batch_size=_BATCH_ROWS)
+
+    def aggregated(self, entering: Entering) -> pa.Table:
+        """The partial aggregates of the tuples that enter."""
+        schema = partial_schema(entering.stream.numeric_columns)
+        return pa.Table.from_batches(list(_aggregate(entering)(self._batches())), schema=schema)
+
+    def write_samples(self, stage: StageRun, entering: Entering, intervals: Sequence[Interval], bands: Bands) -> None:
+        """Write the samples, a file a band."""
+        table = samples_table(entering.stream.name)
+        schema = self.context.warehouse.schema(table)
+        found = pa.Table.from_batches(list(_sample(entering, schema)(self._batches())), schema=_with_place(schema))
+        part = found.column("part").to_numpy()
+        for index, interval in enumerate(intervals):
+            put_bands(stage.commit, table, interval, found.filter(pa.array(part == index)), bands)
+
+
+@dataclass(frozen=True)
+class _Spark:
+    """The same, by Spark."""
+
+    context: RunContext
+    table: str
+    labels: Sequence[str]
+
+    def aggregated(self, entering: Entering) -> pa.Table:
+        """The partial aggregates of the tuples that enter."""
+        stream = entering.stream
+        names = [*_history(stream).group_by, *stream.numeric_columns]
+        columns = list(dict.fromkeys(["event_time", "arrival_time", *names]))
+        events = self.context.warehouse.read_spark(self.context.spark, self.table, self.labels)
+        partials = events.select(*(f"`{c}`" for c in columns)).mapInArrow(
+            _aggregate(entering), _spark_schema(partial_schema(stream.numeric_columns))
+        )
+        return partials.toArrow()
+
+    def write_samples(self, stage: StageRun, entering: Entering, intervals: Sequence[Interval], bands: Bands) -> None:
+        """Write the samples, a file a band."""
+        table = samples_table(entering.stream.name)
+        schema = self.context.warehouse.schema(table)
+        events = self.context.warehouse.read_spark(self.context.spark, self.table, self.labels).drop("interval")
+        labels = [i.label for i in intervals]
+        placed = pa.schema([*schema, ("interval", pa.string()), ("band", pa.int64())])
+
+        def sample(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            names = np.array(labels, dtype=object)
+            for batch in _sample(entering, schema)(batches):
+                place = {
+                    "interval": pa.array(names[batch.column("part").to_numpy()], pa.string()),
+                    "band": pa.array(bands.of_priority(batch.column("u").to_numpy())),
+                }
+                yield pa.RecordBatch.from_arrays(
+                    [place[f.name] if f.name in place else batch.column(f.name) for f in placed], schema=placed
+                )
+
+        frame = events.mapInArrow(sample, _spark_schema(placed))
+        stage.commit.put_spark(table, frame, intervals, list(SAMPLE_ORDER), files_by="band")
 
 
 def _aggregate(entering: Entering) -> BatchMap:
-    """Exact aggregates of the entering tuples of a Spark partition, all leaves in one small batch."""
+    """Exact aggregates of the entering tuples of some batches, all leaves in one small batch."""
 
-    def aggregate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        columns = entering.stream.numeric_columns
-        aggregator = LeafAggregator(columns)
+    def aggregate(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        stream = entering.stream
+        aggregator = LeafAggregator(stream.numeric_columns, _history(stream).group_by)
         for batch in batches:
             part, entered = _entered(entering, batch)
-            leaf_start_us = entering.leaf_start_us(instants_us(entered.column("event_time")))
-            kept, _ = entering.sampled(entered.column("event_id"), leaf_start_us)
-            aggregator.add(part, leaf_start_us, kept, {c: entered.column(c) for c in columns})
+            event_us = instants_us(entered.column("event_time"))
+            values = {name: entered.column(name) for name in (*aggregator.columns, *aggregator.group_by)}
+            aggregator.add(part, entering.leaf_start_us(event_us), event_us, values)
         yield from aggregator.partials().to_batches()
 
     return aggregate
 
 
-def _sample(entering: Entering, schema: pa.Schema, labels: Sequence[str]) -> BatchMap:
-    """The sampled tuples, batch by batch, with priority, fraction, weight and the interval in which they entered."""
+def _with_place(schema: pa.Schema) -> pa.Schema:
+    return schema.append(pa.field("part", pa.int64()))
 
-    def sample(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        names = np.array(labels, dtype=object)
+
+def _sample(entering: Entering, schema: pa.Schema) -> BatchMap:
+    """The sampled tuples, batch by batch, with priority, fraction, weight, and the part in which they entered."""
+
+    def sample(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        assert entering.entered_at is not None
         for batch in batches:
             part, entered = _entered(entering, batch)
-            leaf_start_us = entering.leaf_start_us(instants_us(entered.column("event_time")))
-            kept, u = entering.sampled(entered.column("event_id"), leaf_start_us)
-            start_us, fraction = entering.held(leaf_start_us[kept])
+            kept, u = entering.sampled(entered.column("event_id"), part)
             tuples = entered.filter(pa.array(kept))
+            fraction = entering.entered_at[part[kept]]
             own = {
-                "leaf_start": pa.array(start_us).cast(TIMESTAMP),
+                "leaf_start": pa.array(entering.leaf_start_us(instants_us(tuples.column("event_time")))).cast(
+                    TIMESTAMP
+                ),
                 "u": pa.array(u[kept]),
                 "fraction": pa.array(fraction),
                 "weight": pa.array(1 / fraction),
-                "interval": pa.array(names[part[kept]], pa.string()),
+                "part": pa.array(part[kept]),
             }
-            wanted = schema.append(pa.field("interval", pa.string()))
+            wanted = _with_place(schema)
             yield pa.RecordBatch.from_arrays(
                 [own[f.name] if f.name in own else tuples.column(f.name).cast(f.type) for f in wanted], schema=wanted
             )

@@ -69,6 +69,8 @@ def _history(stream: Stream) -> str:
     return (
         f"leaves of {show_duration(history.leaf_s)}, at most {history.capacity_tuples} sampled tuples, "
         f"fraction {history.max_fraction:.6g} down to {history.min_fraction:.6g}, {history.merge_leaves} leaves merged"
+        f", by the law {history.law}, reserve {history.reserve:.6g}"
+        + (f", exact for each {', '.join(history.group_by)}" if history.group_by else "")
     )
 
 

@@ -51,7 +51,9 @@ class History(Model):
     ``leaf_s``: length of one leaf in seconds of event time. ``capacity_tuples``: D, the most tuples that the store of
     samples holds. ``max_fraction``: f_max, the share of leaving tuples that is sampled at first. ``min_fraction``:
     leaves whose target falls below lose their samples and keep their exact aggregates. ``merge_leaves``: C, how many
-    consecutive leaves one recursive pass merges. ``seed`` enters the priority hash.
+    consecutive leaves one recursive pass merges. ``seed`` enters the priority hash. ``law``: how the target fraction
+    falls with age. ``reserve``: the share of D for what enters between two passes. ``bands``: how many bands of
+    priority for every factor of two. ``group_by``: columns whose values have exact aggregates of their own.
     """
 
     leaf_s: int
@@ -60,6 +62,10 @@ class History(Model):
     min_fraction: float = 0.001
     merge_leaves: int = 6
     seed: int = 0
+    law: Literal["exponential", "inverse_age"] = "exponential"
+    reserve: float = 0.1
+    bands: int = 2
+    group_by: tuple[str, ...] = ()
 
 
 class Stream(Model):

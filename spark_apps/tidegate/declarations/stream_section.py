@@ -34,7 +34,9 @@ STREAM_KEYS = (
     "max_width", "missing_file", "history",
 )  # fmt: skip
 COLUMN_KEYS = ("type", "description", "nullable")
-HISTORY_KEYS = ("leaf", "capacity", "max_fraction", "min_fraction", "merge_leaves", "seed")
+HISTORY_KEYS = (
+    "leaf", "capacity", "max_fraction", "min_fraction", "merge_leaves", "seed", "law", "reserve", "bands", "group_by",
+)  # fmt: skip
 LANDED = "landed"
 
 
@@ -205,10 +207,14 @@ class StreamSection:
         least = section.read("min_fraction", read_fraction, 0.001, required=False)
         merge_leaves = section.read("merge_leaves", lambda text: read_integer(text, 2, 10_000), 6, required=False)
         seed = section.read("seed", lambda text: read_integer(text, 0, 2**53), 0, required=False)
+        law = section.read("law", one_of("exponential", "inverse_age"), "exponential", required=False)
+        reserve = section.read("reserve", read_share, 0.1, required=False)
+        bands = section.read("bands", lambda text: read_integer(text, 1, 16), 2, required=False)
+        group_by = self._history_groups(section)
         if least is not None and most is not None and least > most:
             offset = section.value_offset("min_fraction")
             self.report.add(offset, "'min_fraction' is larger than 'max_fraction'", f"at most {most * 100:.6g}%")
-        if None in (leaf_s, capacity, most, least, merge_leaves, seed):
+        if None in (leaf_s, capacity, most, least, merge_leaves, seed, law, reserve, bands, group_by):
             return None
         return History(
             leaf_s=leaf_s,  # type: ignore[arg-type]
@@ -217,7 +223,40 @@ class StreamSection:
             min_fraction=least,  # type: ignore[arg-type]
             merge_leaves=merge_leaves,  # type: ignore[arg-type]
             seed=seed,  # type: ignore[arg-type]
+            law=law,  # type: ignore[arg-type]
+            reserve=reserve,  # type: ignore[arg-type]
+            bands=bands,  # type: ignore[arg-type]
+            group_by=group_by,  # type: ignore[arg-type]
         )
+
+    def _history_groups(self, section: Section) -> tuple[str, ...] | None:
+        """The columns whose values have aggregates of their own; None after a mistake."""
+        node = section.node("group_by", required=False)
+        if node is None:
+            return ()
+        offset = node.start_mark.index
+        expected = "a list of columns with few values, such as [carrier]"
+        if not isinstance(node, yaml.SequenceNode) or not all(isinstance(n, yaml.ScalarNode) for n in node.value):
+            self.report.add(offset, f"'group_by' in history of stream '{self.name}' is no list", expected)
+            return None
+        names: list[str] = []
+        for item in node.value:
+            name = str(item.value)
+            column = self.columns.get(name)
+            at = item.start_mark.index
+            if column is None and self.columns_known:
+                message = f"'group_by' in history of stream '{self.name}': '{name}' is not a declared column"
+                self.report.add(at, message, expected, nearest_name(name, list(self.columns)))
+            elif column is not None and column.type not in ("string", "integer", "boolean"):
+                message = f"'group_by' in history of stream '{self.name}': column '{name}' is of type {column.type}"
+                self.report.add(at, message, "a column of type string, integer or boolean")
+            elif name in names:
+                self.report.add(at, f"'group_by' in history of stream '{self.name}' names '{name}' twice", "each once")
+            else:
+                names.append(name)
+                continue
+            return None
+        return tuple(names)
 
 
 def one_of(*words: str) -> Callable[[str], str]:

@@ -29,6 +29,8 @@ LEAF_AGGREGATES: tuple[tuple[str, pa.DataType], ...] = (
     ("min", pa.float64()),
     ("max", pa.float64()),
     ("sum_squares", pa.float64()),
+    ("min_time", TIMESTAMP),
+    ("max_time", TIMESTAMP),
 )
 
 _COMMON: dict[str, list[tuple[str, pa.DataType]]] = {
@@ -166,8 +168,8 @@ def schema(pipeline: Pipeline, table: str) -> pa.Schema:
     """The Arrow schema of a table of this pipeline, without ``interval``; KeyError for an unknown table."""
     if table in _COMMON:
         return common_schema(table)
-    if table == "history_leaves":
-        return _leaves_schema(pipeline)
+    if table in ("history_leaves", "history_groups"):
+        return _leaves_schema(pipeline, grouped=table == "history_groups")
     prefix, _, name = table.partition("_")
     if prefix == "events":
         return pa.schema(_tuple_fields(pipeline.stream(name)))
@@ -191,6 +193,7 @@ def tables(pipeline: Pipeline) -> tuple[str, ...]:
         *(f"answers_{q.id}" for q in pipeline.queries),
         *(f"truth_{q.id}" for q in pipeline.queries),
         *(("history_leaves",) if with_history else ()),
+        *(("history_groups",) if has_groups(pipeline) else ()),
         *(f"history_samples_{name}" for name in with_history),
     )
 
@@ -230,14 +233,20 @@ def _top_k_fields(query: Query) -> list[tuple[str, pa.DataType]]:
     return [("rank", pa.int64()), *([] if "event_id" in selected else [("event_id", pa.string())])]
 
 
-def _leaves_schema(pipeline: Pipeline) -> pa.Schema:
-    numeric = dict.fromkeys(c for s in pipeline.streams if s.history is not None for c in s.numeric_columns)
+def has_groups(pipeline: Pipeline) -> bool:
+    """Whether any stream's history keeps aggregates by group."""
+    return any(s.history is not None and s.history.group_by for s in pipeline.streams)
+
+
+def _leaves_schema(pipeline: Pipeline, grouped: bool) -> pa.Schema:
+    kept = [s for s in pipeline.streams if s.history is not None and (s.history.group_by or not grouped)]
+    numeric = dict.fromkeys(c for s in kept for c in s.numeric_columns)
     fields: list[tuple[str, pa.DataType]] = [
         ("stream", pa.string()),
         ("leaf_start", TIMESTAMP),
         ("leaf_end", TIMESTAMP),
+        *((("group_column", pa.string()), ("group_value", pa.string())) if grouped else ()),
         ("tuples", pa.int64()),
-        ("sampled", pa.int64()),
-        ("fraction", pa.float64()),
+        *(() if grouped else (("sampled", pa.int64()), ("fraction", pa.float64()))),
     ]
     return pa.schema([*fields, *((f"{c}_{name}", type_) for c in numeric for name, type_ in LEAF_AGGREGATES)])

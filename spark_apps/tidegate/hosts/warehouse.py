@@ -179,12 +179,18 @@ class Commit:
         pq.write_table(data.select(wanted.names).cast(wanted), target / f"part-00000-{self.id}.parquet")
 
     def put_spark(
-        self, table: str, frame: DataFrame, intervals: Sequence[Interval], sort: Sequence[str]
+        self,
+        table: str,
+        frame: DataFrame,
+        intervals: Sequence[Interval],
+        sort: Sequence[str],
+        files_by: str | None = None,
     ) -> dict[Interval, int]:
         """Replace the partitions of ``intervals`` by the rows of ``frame`` (it has a column ``interval``).
 
         Rows are sorted by ``sort`` within each partition, so equal content gives equal files. Intervals without rows
-        get an empty partition. Returns the number of rows of each.
+        get an empty partition. ``files_by``: a whole number by which the rows of a partition fall into files of their
+        own, ``<files_by>-<number>-…``. Returns the number of rows of each.
         """
         from pyspark.sql import functions as F
         from pyspark.sql.pandas.types import from_arrow_schema
@@ -192,19 +198,23 @@ class Commit:
         wanted = from_arrow_schema(self.warehouse.schema(table))
         columns = [F.col(f"`{f.name}`").cast(f.dataType).alias(f.name) for f in wanted.fields]
         aside = self.folder / "_spark" / table
-        shaped = frame.select(*columns, "interval")
+        parts = ["interval", *([files_by] if files_by else [])]
+        shaped = frame.select(*columns, *parts)
         shuffled = shaped.repartition("interval") if len(intervals) > 1 else shaped.coalesce(1)
-        shuffled.sortWithinPartitions("interval", *sort).write.partitionBy("interval").parquet(str(aside))
+        shuffled.sortWithinPartitions(*parts, *sort).write.partitionBy(*parts).parquet(str(aside))
         counts: dict[Interval, int] = {}
         for interval in intervals:
-            written = sorted((aside / f"interval={interval.label}").glob("*.parquet"))
+            written = sorted((aside / f"interval={interval.label}").rglob("*.parquet"))
             counts[interval] = sum(pq.read_metadata(file).num_rows for file in written)
             if not written:
                 self.put_arrow(table, interval, self.warehouse.schema(table).empty_table())
                 continue
             target = self.stage_folder(table, interval.label)
             for number, file in enumerate(written):
-                os.rename(file, target / f"part-{number:05d}-{self.id}.parquet")
+                name = f"part-{number:05d}"
+                if files_by:
+                    name = f"{files_by}-{int(file.parent.name.rpartition('=')[2]):02d}-{number:05d}"
+                os.rename(file, target / f"{name}-{self.id}.parquet")
         shutil.rmtree(aside, ignore_errors=True)
         return counts
 
@@ -225,6 +235,10 @@ class Commit:
         (self.folder / move).parent.mkdir(parents=True, exist_ok=True)
         self._moves.append(str(move))
         return self.folder / move
+
+    def written(self, table: str, interval: Interval) -> list[Path]:
+        """The files that this commit has put into a partition so far."""
+        return sorted((self.folder / "partitions" / table / f"interval={interval.label}").glob("*.parquet"))
 
     def stage_folder(self, table: str, label: str) -> Path:
         """An empty folder that becomes the partition's; file names must end in ``<id>.parquet``."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -18,9 +19,15 @@ Int64s = npt.NDArray[np.int64]
 Float64s = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 Bounds = tuple[float, float] | None
+Known = tuple[Float64s, float] | None
 
 _LEAST_EFFECTIVE_ROWS = 2.0
 _LARGEST_QUANTILE = 3.0
+_LEAST_REACH = 0.1
+_FEW_ROWS = 10.0
+_EVEN_FRACTION = 2 / 3
+_LEAST_BLOCK_ROWS = 40
+_LEAST_REGRESSION_ROWS = 30
 
 
 @dataclass(frozen=True)
@@ -47,20 +54,24 @@ class Estimate:
 class LeafSample:
     """The leaves that a scope touches, and the sampled tuples in them.
 
-    Idea: the inclusion probabilities give Horvitz–Thompson totals; the exact number of tuples calibrates them (combined
-    ratio estimator N · Σwz / Σw), which never hurts and takes away most of the variance of unselective queries.
-    Variances are linearised Bernoulli: Σ (z − R)²·(1 − f)/f². COUNT is a proportion of N: its interval is Jeffreys'
-    with the effective sample size that gives that variance, so that it holds for a handful of rows too. SUM and AVG use
-    Student's t with n_eff − 1 degrees of freedom, n_eff = (Σw)²/Σw² over the qualifying rows.
+    Idea: the inclusion probabilities give Horvitz–Thompson totals; what is exactly known of the leaves calibrates them.
+    First the number of tuples: leaves are taken together in blocks of at least 40 sampled rows, and each block's rows
+    weigh N/Σw times more (separate ratio estimator). Then, where the leaves know the exact sum of the column that is
+    asked for, the estimate moves by B·(exact − estimated sum), B the slope within blocks (generalised regression).
+    Variances are linearised Bernoulli over the residuals e: Σ (g·e)²·(1 − f)/f². COUNT is a proportion of N: its
+    interval is Jeffreys' with the effective sample size that gives that variance, so that it holds for a handful of
+    rows too. SUM and AVG use Student's t with n_eff − 1 degrees of freedom, n_eff = (Σw)²/Σw² over the qualifying rows.
 
     Args:
         leaf_tuples: int64[L], exact number of tuples of each leaf.
         leaf_fraction: float64[L], its fraction; 0 where the sample is dropped.
         row_fraction: float64[m], inclusion probability of each sampled tuple in those leaves, qualifying or not.
         confidence: level of the intervals, in (0, 1).
+        leaf_of_row: int64[m], index of each sampled tuple's leaf; None: all leaves make one block.
 
     Methods take ``qualifies``: bool[m], which sampled tuples the query selects, and ``values``: float64[m] (read only
-    where ``qualifies``), with ``bounds``: least and greatest value that any tuple of these leaves has, if known.
+    where ``qualifies``), with ``bounds``: least and greatest value that any tuple of these leaves has, if known, and
+    ``known``: the column's values in all sampled tuples (0 where NULL) with its exact sum over the sampled leaves.
 
     Cost: O(m + L log L) each.
     Guarantee: never 0 ± 0. Where no sampled tuple qualifies there is no estimate, only the bound that the fractions
@@ -72,7 +83,7 @@ class LeafSample:
     >>> sample = LeafSample(np.array([1000]), np.array([0.1]), np.full(100, 0.1), confidence=0.95)
     >>> count = sample.count(np.arange(100) < 30)
     >>> round(count.estimate), round(count.low), round(count.high)
-    (300, 221, 390)
+    (300, 220, 390)
     >>> nothing = sample.count(np.zeros(100, bool))
     >>> nothing.estimate, nothing.low, round(nothing.high, 1)
     (None, 0.0, 28.4)
@@ -82,6 +93,7 @@ class LeafSample:
     leaf_fraction: Float64s
     row_fraction: Float64s
     confidence: float
+    leaf_of_row: Int64s | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.confidence < 1:
@@ -89,7 +101,16 @@ class LeafSample:
         if len(self.row_fraction) and not ((self.row_fraction > 0) & (self.row_fraction <= 1)).all():
             raise ValueError("inclusion probabilities must lie in (0, 1]")
 
-    @property
+    @cached_property
+    def weight(self) -> Float64s:
+        """float64[m]: Horvitz–Thompson weights, one over the inclusion probability."""
+        return 1 / self.row_fraction
+
+    @cached_property
+    def _blocks(self) -> _Blocks:
+        return _Blocks.of(self)
+
+    @cached_property
     def tuples(self) -> int:
         """Exact number of tuples of the leaves that have a sample."""
         return int(self.leaf_tuples[self.leaf_fraction > 0].sum())
@@ -126,16 +147,15 @@ class LeafSample:
         tuples, dropped = self.tuples, self.dropped_tuples
         if seen == 0:
             return Estimate(None, 0.0, min(self.unseen(), float(tuples - rows + dropped)))
-        weight = 1 / self.row_fraction
-        share = float(weight[qualifies].sum() / weight.sum())
+        estimated = self._blocks.total(qualifies.astype(np.float64))
+        share = estimated.total / tuples
         # What was seen is certain: at least the qualifying, at most all but the others.
         least, most = float(seen), float(max(tuples - (rows - seen), seen))
         if seen == rows:
             low, high = tuples - (self.unseen() - dropped), most
         else:
-            residual = np.where(qualifies, 1 - share, -share)
-            variance = self._spread(residual) / float(weight.sum()) ** 2
-            if variance > 0:
+            variance = float((estimated.parts**2).sum()) / tuples**2
+            if variance > 0 and 0 < share < 1:
                 effective = share * (1 - share) / variance
                 low, high = (tuples * b for b in _jeffreys(share * effective, effective, self.confidence))
             else:
@@ -145,7 +165,7 @@ class LeafSample:
             estimate + dropped * share, min(max(low, least), estimate), max(min(high, most), estimate) + dropped
         )
 
-    def total(self, qualifies: Bools, values: Float64s, bounds: Bounds) -> Estimate:
+    def total(self, qualifies: Bools, values: Float64s, bounds: Bounds, known: Known = None) -> Estimate:
         """SUM of a value over the qualifying tuples."""
         if self.complete:
             return Estimate.exactly(math.fsum(values[qualifies]) if qualifies.any() else None)
@@ -155,11 +175,9 @@ class LeafSample:
             low, high = (None, None) if bounds is None else (hidden * min(bounds[0], 0), hidden * max(bounds[1], 0))
             return Estimate(None, low, high)
         tuples, dropped = self.tuples, self.dropped_tuples
-        weight = 1 / self.row_fraction
-        taken = np.where(qualifies, values, 0.0)
-        mean = float((weight * taken).sum() / weight.sum())
-        below, above = (r * tuples / float(weight.sum()) for r in self._reach(qualifies, taken - mean))
-        estimate = tuples * mean
+        estimated = self._blocks.total(np.where(qualifies, values, 0.0), known)
+        estimate, mean = estimated.total, estimated.total / tuples
+        below, above = self._reach(qualifies, values, estimated)
         if math.isfinite(below) and below > 0:
             low, high = estimate - below, estimate + above
         elif bounds is None:
@@ -180,29 +198,37 @@ class LeafSample:
         return Estimate(estimate + dropped * mean, low, high)
 
     def mean(
-        self, qualifies: Bools, values: Float64s, bounds: Bounds, known_count: float = 0.0, known_sum: float = 0.0
+        self,
+        qualifies: Bools,
+        values: Float64s,
+        bounds: Bounds,
+        known_count: float = 0.0,
+        known_sum: float = 0.0,
+        known: Known = None,
     ) -> Estimate:
         """AVG of a value over the qualifying tuples and, if given, over further tuples with known count and sum."""
         if not qualifies.any() and (known_count == 0 or self.complete):
-            known = known_sum / known_count if known_count else None
-            return Estimate.exactly(known) if self.complete else Estimate(None, None, None)
+            alone = known_sum / known_count if known_count else None
+            return Estimate.exactly(alone) if self.complete else Estimate(None, None, None)
         if self.complete:
             count = known_count + int(qualifies.sum())
             return Estimate.exactly((known_sum + math.fsum(values[qualifies])) / count)
         counted = self.count(qualifies)
         if counted.estimate is None:
             return self._mean_of_unseen(counted, bounds, known_count, known_sum)
-        weight = 1 / self.row_fraction
         if bounds is not None and bounds[0] == bounds[1] and known_count == 0:
             return Estimate.exactly(bounds[0])
-        # Σwy/Σw over the qualifying is what N·Σwz/Σw makes of the sum and of the count alike.
-        own = float((weight * np.where(qualifies, values, 0.0)).sum() / weight[qualifies].sum())
-        count = known_count + counted.estimate
-        mean = (known_sum + own * counted.estimate) / count
-        residual = np.where(qualifies, values - mean, 0.0)
-        residual = residual - float((weight * residual).sum() / weight.sum())
-        scale = self.tuples / float(weight.sum()) / count
-        below, above = (r * scale for r in self._reach(qualifies, residual))
+        own_sum = self._blocks.total(np.where(qualifies, values, 0.0), known).total
+        own_count = self._blocks.total(qualifies.astype(np.float64), known).total
+        if own_count <= 0:
+            # The regression has gone astray; the plain ratio cannot.
+            known = None
+            own_sum = self._blocks.total(np.where(qualifies, values, 0.0)).total
+            own_count = self._blocks.total(qualifies.astype(np.float64)).total
+        count = known_count + own_count
+        mean = (known_sum + own_sum) / count
+        linear = self._blocks.total(np.where(qualifies, values - mean, 0.0), known)
+        below, above = (r / count for r in self._reach(qualifies, values, linear))
         dropped = self.dropped_tuples > 0
         if math.isfinite(below) and below > 0 and not dropped:
             low, high = mean - below, mean + above
@@ -238,30 +264,140 @@ class LeafSample:
         ends = [(known_sum + hidden * bound) / (known_count + hidden) for bound in bounds]
         return Estimate(mean, min(mean, *ends), max(mean, *ends))
 
-    def _spread(self, residual: Float64s) -> float:
-        """Variance of the total Σ residual/f under Bernoulli sampling."""
-        return float((residual**2 * (1 - self.row_fraction) / self.row_fraction**2).sum())
-
-    def _reach(self, qualifies: Bools, residual: Float64s) -> tuple[float, float]:
+    def _reach(self, qualifies: Bools, values: Float64s, estimated: _Total) -> tuple[float, float]:
         """How far the total's interval reaches below and above; infinite where too few rows qualify to tell.
 
-        Student's t is widened on the side of the long tail by the first Edgeworth term, κ·(1 + 2t²)/6, where κ is the
-        skewness of the estimated total: the rare large value that the sample lacks lies on that side.
+        Student's interval is moved towards the long tail by the first Edgeworth term, κ·(1 + 2t²)/6 standard errors,
+        where κ is the skewness of the estimated total (Johnson 1978): the rare large value that the sample lacks lies
+        on that side.
         """
-        weight = 1 / self.row_fraction[qualifies]
+        weight = self.weight[qualifies]
         effective = float(weight.sum() ** 2 / (weight**2).sum())
         if effective < _LEAST_EFFECTIVE_ROWS:
             return math.inf, math.inf
-        parts = residual * np.sqrt(1 - self.row_fraction) / self.row_fraction
-        spread = float((parts**2).sum())
+        spread = float((estimated.parts**2).sum())
         # Below rounding the residuals are those of rows that are all alike.
-        if spread <= float(weight.sum()) ** 2 * 1e-28 * float((residual**2).max(initial=0.0)):
+        if spread <= float(self.weight.sum()) ** 2 * 1e-28 * float((values[qualifies] ** 2).max(initial=0.0)):
             return 0.0, 0.0
         quantile = float(stdtrit(effective - 1, (1 + self.confidence) / 2))
-        skewness = float((parts**3).sum()) / spread**1.5
+        skewness = float((estimated.parts**3).sum()) / spread**1.5
         tail = skewness * (1 + 2 * min(quantile, _LARGEST_QUANTILE) ** 2) / 6
         error = math.sqrt(spread)
-        return error * (quantile + max(-tail, 0.0)), error * (quantile + max(tail, 0.0))
+        # Few rows know too little of the skewness to give anything away on the other side.
+        given = min(max(effective / _FEW_ROWS - 1, 0.0), 1.0)
+        least = _LEAST_REACH * quantile
+        below = quantile - (tail if tail < 0 else given * tail)
+        above = quantile + (tail if tail > 0 else given * tail)
+        return error * max(below, least), error * max(above, least)
+
+
+@dataclass(frozen=True, eq=False)
+class _Total:
+    """A calibrated total; ``parts``: what each row adds to its error, times the deviation of its being sampled."""
+
+    total: float
+    parts: Float64s
+
+
+@dataclass(frozen=True, eq=False)
+class _Blocks:
+    """Sampled rows in blocks of leaves whose exact numbers of tuples are known."""
+
+    sample: LeafSample
+    of_row: Int64s
+    tuples: Float64s
+    weight: Float64s
+    rows: Float64s
+
+    @classmethod
+    def of(cls, sample: LeafSample) -> _Blocks:
+        known = np.where(sample.leaf_fraction > 0, sample.leaf_tuples, 0).astype(np.float64)
+        if sample.leaf_of_row is None or len(known) == 0:
+            block_of_leaf = np.zeros(len(known), np.int64)
+        else:
+            rows = np.bincount(sample.leaf_of_row, minlength=len(known))
+            block_of_leaf = _runs_of_at_least(rows, _LEAST_BLOCK_ROWS)
+        of_row = (
+            np.zeros(len(sample.weight), np.int64) if sample.leaf_of_row is None else block_of_leaf[sample.leaf_of_row]
+        )
+        count = int(block_of_leaf.max(initial=0)) + 1
+        return cls(
+            sample,
+            of_row,
+            np.bincount(block_of_leaf, weights=known, minlength=count).astype(np.float64),
+            np.bincount(of_row, weights=sample.weight, minlength=count).astype(np.float64),
+            np.bincount(of_row, minlength=count).astype(np.float64),
+        )
+
+    def _centred(self, z: Float64s) -> tuple[float, Float64s]:
+        """Σ N · block mean, and the residuals about the block means."""
+        sums = np.bincount(self.of_row, weights=self.sample.weight * z, minlength=len(self.tuples))
+        means = sums / np.maximum(self.weight, 1e-300)
+        return float((self.tuples * means).sum()), z - means[self.of_row]
+
+    def total(self, z: Float64s, known: Known = None) -> _Total:
+        """The calibrated total of z over all tuples of the leaves."""
+        weight, fraction = self.sample.weight, self.sample.row_fraction
+        total, residual = self._centred(z)
+        if known is not None and len(z) >= _LEAST_REGRESSION_ROWS:
+            around, apart = self._centred(known[0])
+            square = float((weight * apart**2).sum())
+            if square > float((weight * known[0] ** 2).sum()) * 1e-12:
+                slope = float((weight * apart * residual).sum()) / square
+                total, residual = total + slope * (known[1] - around), residual - slope * apart
+        # A block's own mean takes up one degree of freedom.
+        adjusted = self.tuples / np.maximum(self.weight, 1e-300) * np.sqrt(self.rows / np.maximum(self.rows - 1, 1))
+        parts = residual * adjusted[self.of_row] * np.sqrt(1 - fraction) / fraction
+        return _Total(total, parts)
+
+
+def _runs_of_at_least(rows: Int64s, least: int) -> Int64s:
+    """The number of the run that each leaf belongs to: consecutive leaves with at least so many rows together.
+
+    >>> _runs_of_at_least(np.array([3, 1, 2, 5, 1]), 4).tolist()
+    [0, 0, 1, 1, 1]
+    """
+    run, held, number = np.zeros(len(rows), np.int64), 0, 0
+    for index, count in enumerate(rows.tolist()):
+        run[index] = number
+        held += count
+        if held >= least:
+            number, held = number + 1, 0
+    # What is left over is too little for a run of its own.
+    return np.minimum(run, max(number - 1, 0))
+
+
+def with_uniform_arrivals(found: Estimate, share: float, fraction: float, rows: int) -> Estimate:
+    """What lies inside a cut leaf: from its sample, or from its exact aggregates as if tuples arrived evenly.
+
+    Idea: of N tuples a part p lies inside. Counted in the sample their number has the variance N·p(1 − p)·(1 − f)/f,
+    taken as the share of N it has N·p(1 − p) if arrivals are uniform; in an average the share's errors cancel besides.
+    So below f = 2/3 the share is the better guess, unless a sample of ten rows or more contradicts it: it lies beyond
+    twice the interval. The interval remains the sample's, which assumes nothing, widened to hold the guess.
+
+    Args:
+        found: by the sample.
+        share: by covered length / length.
+        fraction: at which the cut leaves are held (the least).
+        rows: how many sampled tuples qualify.
+
+    >>> with_uniform_arrivals(Estimate(30.0, 20.0, 40.0), 42.0, 0.1, rows=12)
+    Estimate(estimate=42.0, low=20.0, high=42.0, exact=False)
+    >>> with_uniform_arrivals(Estimate(30.0, 20.0, 40.0), 55.0, 0.1, rows=12).estimate
+    30.0
+    """
+    if found.exact:
+        return found
+    low = -math.inf if found.low is None else found.low
+    high = math.inf if found.high is None else found.high
+    if found.estimate is None:
+        return Estimate(min(max(share, low), high), found.low, found.high)
+    far = (2 * low - found.estimate, 2 * high - found.estimate)
+    contradicted = rows >= _FEW_ROWS and not far[0] <= share <= far[1]
+    if fraction >= _EVEN_FRACTION or contradicted:
+        return found
+    reached = (None if found.low is None else min(low, share), None if found.high is None else max(high, share))
+    return Estimate(share, *reached)
 
 
 def _jeffreys(successes: float, trials: float, confidence: float) -> tuple[float, float]:

@@ -15,8 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 Float64s = npt.NDArray[np.float64]
-COUNT, SUM, MIN, MAX, SUM_SQUARES = range(5)
-AGGREGATES = ("count", "sum", "min", "max", "sum_squares")
+COUNT, SUM, MIN, MAX, SUM_SQUARES, MIN_TIME, MAX_TIME = range(7)
+AGGREGATES = ("count", "sum", "min", "max", "sum_squares", "min_time", "max_time")
+_NOTHING = np.array([0.0, 0.0, math.inf, -math.inf, 0.0, math.inf, math.inf])
 _VALUE_BYTES = 8
 
 
@@ -26,8 +27,9 @@ class Totals:
 
     Args:
         tuples: exact number of tuples.
-        values: float64[columns, 5]: count, sum, min, max, sum of squares of each numeric column; min and max of nothing
-            are +inf and −inf.
+        values: float64[columns, 7]: count, sum, min, max, sum of squares of each numeric column, and when its least
+            and its greatest value occur first (microseconds since 1970, which doubles hold exactly until 2255). Min and
+            max of nothing are +inf and −inf; a time that is not known is +inf.
     """
 
     tuples: int
@@ -36,17 +38,21 @@ class Totals:
     @classmethod
     def empty(cls, columns: int) -> Totals:
         """The totals of no tuples."""
-        return cls(0, np.tile(np.array([0.0, 0.0, math.inf, -math.inf, 0.0]), (columns, 1)))
+        return cls(0, np.tile(_NOTHING, (columns, 1)))
 
     def __add__(self, other: Totals) -> Totals:
-        values = self.values + other.values
-        values[:, MIN] = np.minimum(self.values[:, MIN], other.values[:, MIN])
-        values[:, MAX] = np.maximum(self.values[:, MAX], other.values[:, MAX])
+        mine, theirs = self.values, other.values
+        values = mine + theirs
+        for extreme, at, better in ((MIN, MIN_TIME, np.less), (MAX, MAX_TIME, np.greater)):
+            a, b = mine[:, extreme], theirs[:, extreme]
+            values[:, extreme] = np.where(better(b, a), b, a)
+            times = np.where(better(b, a), theirs[:, at], mine[:, at])
+            values[:, at] = np.where(a == b, np.minimum(mine[:, at], theirs[:, at]), times)
         return Totals(self.tuples + other.tuples, values)
 
     def agrees_with(self, other: Totals) -> bool:
         """Equal counts and extremes, and sums equal up to rounding."""
-        exact = [COUNT, MIN, MAX]
+        exact = [COUNT, MIN, MAX, MIN_TIME, MAX_TIME]
         scale = np.sqrt(np.maximum(self.values[:, SUM_SQUARES] * self.values[:, COUNT], 0.0))
         return (
             self.tuples == other.tuples
@@ -108,7 +114,7 @@ class Covered:
         """
         totals, tuples = self.whole, float(self.whole.tuples)
         for leaf, share in self.cut:
-            values = leaf.totals.values * np.array([share, share, 1.0, 1.0, share])
+            values = leaf.totals.values * np.array([share, share, 1.0, 1.0, share, 1.0, 1.0])
             totals, tuples = totals + Totals(0, values), tuples + share * leaf.totals.tuples
         return Totals(round(tuples), totals.values)
 
@@ -124,7 +130,7 @@ class HdsTree:
 
     >>> tree = HdsTree(3, ["x"])
     >>> for start in range(0, 40, 10):
-    ...     tree.append(Leaf(start, start + 10, Totals(2, np.array([[2, 3.0, 1, 2, 5]]))))
+    ...     tree.append(Leaf(start, start + 10, Totals(2, np.array([[2, 3.0, 1, 2, 5, 0, 0]]))))
     >>> tree.height, tree.query(10, 35).whole.tuples, tree.query(10, 35).shared.values[0, :2].tolist()
     (3, 4, [5.0, 7.5])
     """
@@ -272,7 +278,9 @@ class HdsTree:
     def to_arrow(self) -> pa.Table:
         """The leaves as Arrow; ``from_arrow`` makes the same tree of them."""
         leaves = list(self.leaves())
-        values = np.array([leaf.totals.values for leaf in leaves]).reshape(len(leaves), len(self.columns), 5)
+        values = np.array([leaf.totals.values for leaf in leaves]).reshape(
+            len(leaves), len(self.columns), len(AGGREGATES)
+        )
         columns = {
             "start_us": pa.array([leaf.start_us for leaf in leaves], pa.int64()),
             "end_us": pa.array([leaf.end_us for leaf in leaves], pa.int64()),
@@ -300,7 +308,7 @@ class HdsTree:
             Leaf(
                 row["start_us"],
                 row["end_us"],
-                Totals(row["tuples"], values[i].reshape(len(columns), 5).copy()),
+                Totals(row["tuples"], values[i].reshape(len(columns), len(AGGREGATES)).copy()),
                 row["fraction"],
                 row["sampled"],
                 tuple(row["locations"]),
@@ -337,12 +345,12 @@ class HdsTree:
 
 def leaf_bytes(columns: int) -> int:
     """S_leaf: the aggregates, tuples, fraction, sampled, location, start, end, next."""
-    return _VALUE_BYTES * (5 * columns + 7)
+    return _VALUE_BYTES * (len(AGGREGATES) * columns + 7)
 
 
 def node_bytes(fan_out: int, columns: int) -> int:
     """S_node: the aggregates, tuples, b − 1 keys and b children."""
-    return _VALUE_BYTES * (5 * columns + 1 + 2 * fan_out - 1)
+    return _VALUE_BYTES * (len(AGGREGATES) * columns + 1 + 2 * fan_out - 1)
 
 
 def height_bound(memory_bytes: float, fan_out: int, s_node_bytes: float, s_leaf_bytes: float) -> float:

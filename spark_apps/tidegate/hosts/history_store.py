@@ -1,0 +1,208 @@
+"""How history lies on disk: a partition's samples as one file a band of priority, and what passes have decided.
+
+A file of ``history_samples_<stream>`` is written once, when its tuples enter, and never again. A pass that thins a
+partition puts in its place a folder of hard links to the files that stay: bands go, no byte of the others is written.
+So ``leaf_start``, ``fraction`` and ``weight`` in the files are those at entry; what is in force is said by
+``history_leaves``, whose rows have one fraction an interval. ``samples_in_force`` puts the two together.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidegate.hosts.intervals import Interval, interval_labelled
+from tidegate.hosts.warehouse import Commit, Warehouse
+from tidegate.operators.history.bands import Bands
+from tidegate.operators.history.laws import Float64s, Int64s
+from tidegate.operators.history.thinning import instants_us
+
+LEVELS, ROOM = "history_levels", "history_room"
+SAMPLE_ORDER = ("leaf_start", "u", "event_id")
+_READERS = 4
+
+
+@dataclass(frozen=True)
+class BandFile:
+    """One file of samples: how many, and the least and greatest priority in it, as its footer says."""
+
+    label: str
+    path: Path
+    rows: int
+    least_u: float
+    most_u: float
+
+    @classmethod
+    def of(cls, label: str, path: Path) -> BandFile:
+        """Read the footer."""
+        footer = pq.read_metadata(path)
+        column = footer.schema.names.index("u")
+        found = [footer.row_group(g).column(column).statistics for g in range(footer.num_row_groups)]
+        known = [s for s in found if s is not None and s.has_min_max]
+        least, most = min((s.min for s in known), default=0.0), max((s.max for s in known), default=0.0)
+        return cls(label, path, footer.num_rows, least, most)
+
+
+def samples_table(stream: str) -> str:
+    """The table that holds a stream's samples."""
+    return f"history_samples_{stream}"
+
+
+def band_files(warehouse: Warehouse, stream: str, labels: Sequence[str]) -> list[BandFile]:
+    """The files of the named partitions that hold any samples."""
+    table = samples_table(stream)
+    paths = [(label, Path(path)) for label in labels for path in warehouse.files(table, [label])]
+    with ThreadPoolExecutor(_READERS) as pool:
+        found = list(pool.map(lambda item: BandFile.of(*item), paths))
+    return [file for file in found if file.rows]
+
+
+def put_bands(commit: Commit, table: str, interval: Interval, samples: pa.Table, bands: Bands) -> None:
+    """Replace a partition by these samples, a file a band; an empty file if there are none."""
+    if not samples.num_rows:
+        commit.put_arrow(table, interval, samples)
+        return
+    wanted = commit.warehouse.schema(table)
+    ordered = samples.select(wanted.names).cast(wanted).sort_by([(name, "ascending") for name in SAMPLE_ORDER])
+    band = bands.of_priority(ordered.column("u").to_numpy())
+    target = commit.stage_folder(table, interval.label)
+    for number in np.unique(band).tolist():
+        file = target / f"band-{number:02d}-{commit.id}.parquet"
+        pq.write_table(ordered.filter(pa.array(band == number)), file)
+
+
+def keep_below(
+    commit: Commit, table: str, interval: Interval, files: Sequence[BandFile], fraction: float
+) -> list[BandFile]:
+    """Keep those of a partition's files that hold priorities below the fraction, by links; returns them."""
+    kept = [file for file in files if file.least_u < fraction]
+    if not kept:
+        commit.put_arrow(table, interval, commit.warehouse.schema(table).empty_table())
+        return []
+    target = commit.stage_folder(table, interval.label)
+    for file in kept:
+        os.link(file.path, target / f"{file.path.name.rsplit('-', 1)[0]}-{commit.id}.parquet")
+    return kept
+
+
+def recorded_fractions(warehouse: Warehouse, stream: str) -> dict[int, float]:
+    """Start of every interval that a pass has thinned → the fraction at which its samples are held since."""
+    labels = warehouse.labels(f"_state/{LEVELS}")
+    held: dict[int, float] = {}
+    # Fractions only fall, and every pass notes all intervals known by then: the newest note has it all.
+    for label in labels[-1:]:
+        held |= recorded_at(warehouse, stream, label)
+    return held
+
+
+def recorded_at(warehouse: Warehouse, stream: str, label: str) -> dict[int, float]:
+    """The same, as noted by the pass that ended the interval ``label``."""
+    noted = warehouse.read_state(LEVELS, label)
+    if noted is None:
+        return {}
+    own = noted.filter(pc.equal(noted.column("stream"), stream))
+    return dict(zip(own.column("entered_us").to_pylist(), own.column("fraction").to_pylist(), strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Strata:
+    """Rows of ``history_leaves`` of one stream, ascending by interval and leaf: what the sample is stratified by.
+
+    ``label`` is the index into ``labels``; leaves of different intervals have the same periods, or none in common.
+    """
+
+    labels: tuple[str, ...]
+    label: Int64s
+    start_us: Int64s
+    end_us: Int64s
+    tuples: Int64s
+    sampled: Int64s
+    fraction: Float64s
+
+    @classmethod
+    def of(cls, rows: pa.Table) -> Strata:
+        """Of rows of the table, with their ``interval``, in any order; ``order_of`` gives the order."""
+        rows = rows.take(order_of(rows))
+        labels, label = np.unique(
+            rows.column("interval").to_numpy(zero_copy_only=False).astype(str), return_inverse=True
+        )
+        return cls(
+            tuple(labels.tolist()),
+            label.astype(np.int64),
+            instants_us(rows.column("leaf_start")),
+            instants_us(rows.column("leaf_end")),
+            rows.column("tuples").to_numpy(),
+            rows.column("sampled").to_numpy(),
+            rows.column("fraction").to_numpy(),
+        )
+
+    def fraction_of_label(self) -> Float64s:
+        """float64[labels]: the fraction at which each interval's samples are held."""
+        held = np.full(len(self.labels), np.inf)
+        np.minimum.at(held, self.label, self.fraction)
+        return held
+
+    def of_tuples(self, label: Int64s, event_us: Int64s) -> Int64s:
+        """The stratum of each sampled tuple, from the interval in which it entered and its event time; −1: none."""
+        starts, leaf = np.unique(self.start_us, return_inverse=True)
+        keys = self.label * len(starts) + leaf
+        at = np.searchsorted(starts, event_us, side="right") - 1
+        wanted = label * len(starts) + at
+        found = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
+        if not len(keys):
+            return np.full(len(wanted), -1)
+        return np.where((at >= 0) & (keys[found] == wanted) & (event_us < self.end_us[found]), found, -1)
+
+
+def order_of(rows: pa.Table) -> pa.Array:
+    """Indices that sort rows of leaves by interval and leaf."""
+    return pc.sort_indices(rows, sort_keys=[("interval", "ascending"), ("leaf_start", "ascending")])
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Sampled tuples in force, each with its stratum and its priority."""
+
+    rows: pa.Table
+    stratum: Int64s
+    u: Float64s
+
+    def fraction(self, strata: Strata) -> Float64s:
+        """The fraction at which each is held."""
+        return strata.fraction[self.stratum]
+
+
+def samples_in_force(
+    warehouse: Warehouse, stream: str, strata: Strata, files: Sequence[BandFile], columns: Sequence[str]
+) -> Samples:
+    """The sampled tuples of these files that lie in the strata, with the wanted columns.
+
+    Of a thinned partition whose bands are not gone yet, what is beyond the fraction in force is left out.
+    """
+    names = list(dict.fromkeys(["u", "event_time", *columns]))
+    schema = warehouse.schema(samples_table(stream))
+    wanted = pa.schema([schema.field(name) for name in names])
+    number = {label: i for i, label in enumerate(strata.labels)}
+    own = [file for file in files if file.label in number]
+    with ThreadPoolExecutor(_READERS) as pool:
+        parts = list(pool.map(lambda f: pq.ParquetFile(f.path).read(columns=names).cast(wanted), own))
+    rows = pa.concat_tables(parts) if parts else wanted.empty_table()
+    label = np.repeat(np.array([number[f.label] for f in own], np.int64), [len(part) for part in parts])
+    u = rows.column("u").to_numpy()
+    stratum = strata.of_tuples(label, instants_us(rows.column("event_time")))
+    kept = stratum >= 0
+    kept[kept] = u[kept] < strata.fraction[stratum[kept]]
+    return Samples(rows.filter(pa.array(kept)), stratum[kept], u[kept])
+
+
+def interval_of(warehouse: Warehouse, label: str) -> Interval:
+    """The interval that a label names."""
+    return interval_labelled(warehouse.pipeline, label)
