@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64decode
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from plotly.offline import get_plotlyjs_version
 
 from tidegate.apps.report import run
 from tidegate.apps.report_charts import byte_unit, shown_percent
+from tidegate.apps.report_page import PLOTLY_JS
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Column, History, Order, Output, Pipeline, Query, Stream, Window
 from tidegate.declarations.tables import schema
@@ -82,6 +86,9 @@ def warehouse(tmp_path: Path, pipeline: Pipeline) -> Path:
                 "memory_budget_bytes": 65536, "peak_process_bytes": 2**30, "process_budget_bytes": 3 * 2**30}
                for app in ("ingest", "top_k") for at in hours]  # fmt: skip
     _write(tmp_path, pipeline, "run_metrics", metrics)
+    levels = [{"query": "most_delayed", "effective_from": START + timedelta(minutes=minutes), "support_level": level}
+              for minutes, level in ((0, "A"), (90, "B"), (120, "A"))]  # fmt: skip
+    _write(tmp_path, pipeline, "query_plan", levels)
     leaves = [{"stream": "departures", "leaf_start": at, "leaf_end": at + timedelta(hours=1), "tuples": 40,
                "sampled": 30, "fraction": 0.75} for at in hours]  # fmt: skip
     _write(tmp_path, pipeline, "history_leaves", leaves)
@@ -104,6 +111,36 @@ def test_promises_are_judged(pipeline: Pipeline, warehouse: Path):
     assert "wrong_type" in page and "1 of 2 expectations met, 1 critical failure." in page
 
 
+def test_the_first_table_says_of_each_query_what_was_promised_and_kept(pipeline: Pipeline, warehouse: Path):
+    page = run(pipeline, warehouse).read_text()
+    table = page[page.index('id="promises"') : page.index('id="query-')]
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)[1:]]
+    assert rows == [
+        ["most_delayed", "✓ kept", "95 % of the top 10", "100.0 %", "18", "1 h", "50 min", "A 75.0 %, B 25.0 %"],
+        ["mean_delay", "✗ not kept", "error ≤ 2 % in 95 %", "in 88.8 %", "18", "", "", ""],
+        ["plain", "–", "nothing", "", "0", "", "", ""],
+    ]
+
+
+def test_error_by_age_follows_the_last_pass(pipeline: Pipeline, warehouse: Path):
+    """Three leaves of 40 tuples, 3 in 4 sampled; the pass merged the first two and kept 1 in 5 of their tuples."""
+    passes = [{"stream": "departures", "pass_time": START + timedelta(hours=2), "tuples_before": 120,
+               "leaf_start": START, "leaf_end": START + timedelta(hours=2), "fraction": 0.2}]  # fmt: skip
+    _write(warehouse, pipeline, "history_passes", passes)
+    page = run(pipeline, warehouse).read_text()
+    figure = json.loads(re.search(r'data-chart="history-error">(.*?)</script>', page)[1])["data"][0]
+    # sqrt((1 - f) / (f n)): sqrt(0.8 / 16) of the merged leaf, two hours old; sqrt(0.25 / 30) of the newest.
+    age, error = (np.frombuffer(b64decode(figure[axis]["bdata"]), figure[axis]["dtype"]) for axis in "xy")
+    assert age == pytest.approx([0, 2 / 24])
+    assert error == pytest.approx([100 * (0.25 / 30) ** 0.5, 100 * 0.05**0.5])
+
+
+def test_the_bundle_draws_what_the_package_writes():
+    """After an update of plotly: npm pack plotly.js-basic-dist-min@VERSION, and copy plotly-basic.min.js."""
+    assert f"plotly.js (basic - minified) v{get_plotlyjs_version()}" in PLOTLY_JS.read_text()[:200]
+    assert PLOTLY_JS.stat().st_size < 1.2e6
+
+
 def test_the_page_stands_alone_and_escapes_what_users_wrote(pipeline: Pipeline, warehouse: Path):
     page = run(pipeline, warehouse).read_text()
     own = page.replace(page[page.index("<script>") : page.index("</script>", page.index("<script>"))], "")
@@ -117,7 +154,7 @@ def test_every_chart_has_its_figure_and_its_numbers(pipeline: Pipeline, warehous
     figures = dict(re.findall(r'<script type="application/json" data-chart="([^"]+)">(.*?)</script>', page))
     assert set(figures) == {
         "accuracy-most_delayed", "accuracy-mean_delay", "slack-most_delayed", "widths", "planned",
-        "measured-peak_state_bytes", "measured-peak_process_bytes", "history-leaves", "run-times",
+        "measured-peak_state_bytes", "measured-peak_process_bytes", "history-leaves", "history-error", "run-times",
     }  # fmt: skip
     for name, text in figures.items():
         assert json.loads(text)["data"], name

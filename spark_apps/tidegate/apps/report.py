@@ -12,11 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
+from tidegate.apps.report_charts import shown_percent
+from tidegate.apps.report_history import history_section
 from tidegate.apps.report_page import Section, Tile, Tone, page
+from tidegate.apps.report_promises import promised_first, promises_section
 from tidegate.apps.report_sections import (
-    Tables,
     failures,
-    history_section,
     memory_section,
     quality_section,
     quality_tone,
@@ -24,6 +25,7 @@ from tidegate.apps.report_sections import (
     runs_section,
     windows_section,
 )
+from tidegate.apps.report_tables import Tables
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline
 from tidegate.hosts.warehouse import Warehouse
@@ -50,15 +52,17 @@ def run(pipeline: Pipeline, warehouse: Path, output: Path | None = None) -> Path
 
 def render(pipeline: Pipeline, tables: Tables) -> str:
     """The page as text."""
+    of_queries = [query_section(query, tables) for query in promised_first(pipeline)]
     sections = [
-        *(query_section(query, tables) for query in pipeline.queries),
+        promises_section(pipeline, tables),
+        *of_queries,
         windows_section(tables),
         memory_section(pipeline, tables),
         history_section(pipeline, tables),
         runs_section(tables),
         quality_section(tables),
     ]
-    return page(pipeline.name, pipeline.description, _covers(tables), _tiles(pipeline, tables, sections), sections)
+    return page(pipeline.name, pipeline.description, _covers(tables), _tiles(pipeline, tables, of_queries), sections)
 
 
 def _covers(tables: Tables) -> str:
@@ -68,9 +72,8 @@ def _covers(tables: Tables) -> str:
     return f"Covers {len(labels)} interval{'s' if len(labels) > 1 else ''}, {labels[0]} to {labels[-1]}."
 
 
-def _tiles(pipeline: Pipeline, tables: Tables, sections: Sequence[Section]) -> list[Tile]:
-    of_queries = sections[: len(pipeline.queries)]
-    promised = [s for s, query in zip(of_queries, pipeline.queries, strict=True) if query.promised is not None]
+def _tiles(pipeline: Pipeline, tables: Tables, of_queries: Sequence[Section]) -> list[Tile]:
+    promised = [s for s, query in zip(of_queries, promised_first(pipeline), strict=True) if query.promised is not None]
     kept = sum(section.tone == "good" for section in promised)
     broken = any(section.tone == "bad" for section in promised)
     tiles = [
@@ -83,7 +86,7 @@ def _tiles(pipeline: Pipeline, tables: Tables, sections: Sequence[Section]) -> l
     ):
         used = (metrics[peak] / metrics[budget]).astype("float64").max() if len(metrics) else np.nan
         over: Tone = "" if np.isnan(used) else "good" if used <= 1 else "bad"
-        tiles.append(Tile(label, "not measured" if np.isnan(used) else f"{used:.0%}", over))
+        tiles.append(Tile(label, "not measured" if np.isnan(used) else shown_percent(used), over))
     results = tables["quality_results"]
     found = failures(results)
     failed, critical = len(found), int((found["severity"] == "critical").sum())

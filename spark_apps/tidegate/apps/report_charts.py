@@ -18,7 +18,20 @@ from tidegate.apps.report_page import Numbers
 MOST_ROWS = 200
 
 # Told apart by people with every kind of colour vision, and legible on light and dark.
-COLORS = ("#3b82c4", "#e07b39", "#2a9d74", "#b6569b", "#8a6fd1", "#a08a1f", "#5f9ea8", "#c4564a")
+COLORS = (
+    "#3b82c4",
+    "#e07b39",
+    "#2a9d74",
+    "#b6569b",
+    "#8a6fd1",
+    "#a08a1f",
+    "#5f9ea8",
+    "#c4564a",
+    "#6b7a8f",
+    "#9c6b3f",
+    "#3fa7d6",
+    "#7d9b3a",
+)
 
 
 def rows_of(frame: pd.DataFrame) -> Iterable[Any]:

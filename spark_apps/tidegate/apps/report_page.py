@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from jinja2 import Environment
 from markupsafe import Markup, escape
-from plotly.offline import get_plotlyjs
 
 Tone = Literal["good", "bad", "open", ""]
+
+# Plotly's bundle of scatter, bar and pie: a quarter of the whole. Its version is that of the plotly package, whose
+# figures it draws (tests/unit/test_report.py); `npm pack plotly.js-basic-dist-min@VERSION` brings another.
+PLOTLY_JS = Path(__file__).parent / "assets" / "plotly-basic.min.js"
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ def page(title: str, description: str, covers: str, tiles: Sequence[Tile], secti
         covers=covers,
         tiles=tiles,
         sections=sections,
-        plotly_js=Markup(get_plotlyjs()) if charts else "",
+        plotly_js=Markup(PLOTLY_JS.read_text(encoding="utf-8")) if charts else "",
     )
 
 
@@ -138,7 +142,9 @@ details > summary { cursor: pointer; color: var(--link); padding: .25rem 0; }
   </div>
 </header>
 <nav aria-label="Sections"><ul>
-{% for section in sections %}<li><a href="#{{ section.id }}">{{ section.title }}</a></li>{% endfor %}
+{% for section in sections %}
+  <li><a href="#{{ section.id }}">{{ section.title.removeprefix("Query ") }}</a></li>
+{% endfor %}
 </ul></nav>
 <main>
 {% for section in sections %}
@@ -162,6 +168,7 @@ details > summary { cursor: pointer; color: var(--link); padding: .25rem 0; }
       <tbody>
       {% for row in part.table.rows %}<tr>{% for cell in row %}<td
         {%- if part.table.columns[loop.index0] in part.table.numeric %} class="number"
+        {%- elif cell[:1] == "✓" %} class="good"{% elif cell[:1] == "✗" %} class="bad"
         {%- elif cell|length > 60 %} class="wide"{% endif %}>{{ cell }}</td>{% endfor %}</tr>
       {% endfor %}
       </tbody>

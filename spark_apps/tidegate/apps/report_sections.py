@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import pandas as pd
 import plotly.graph_objects as go
 
@@ -23,49 +21,13 @@ from tidegate.apps.report_charts import (
     shown_time,
 )
 from tidegate.apps.report_page import Part, Section, Tone
+from tidegate.apps.report_promises import judge
+from tidegate.apps.report_tables import Tables, nothing_in
 from tidegate.declarations.models import Pipeline, Query
-from tidegate.hosts.warehouse import Warehouse
-
-KEPT_SHARE = 0.95
-"""An ERROR promise is kept if so large a share of the windows is within it."""
 
 HOURLY_UP_TO = pd.Timedelta(days=14)
 
-# A map and whole records, which the page has no use for.
-_NOT_SHOWN = {("accuracy", "width_s"), ("quarantine", "record")}
-
 _LEVEL_SYMBOLS = {"A": "circle", "B": "diamond", "C": "triangle-up", "infeasible": "x"}
-
-_WRITTEN_BY = {
-    "accuracy": "calibrate",
-    "slack_plan": "calibrate",
-    "window_plan": "ingest",
-    "stream_rates": "ingest",
-    "history_leaves": "sample_history",
-    "quality_results": "check_quality",
-    "quarantine": "ingest",
-    "run_metrics": "every stage",
-}
-
-
-@dataclass
-class Tables:
-    """The tables that the report reads, each as a DataFrame, empty if nothing has been written."""
-
-    warehouse: Warehouse
-    _read: dict[str, pd.DataFrame] = field(default_factory=dict)
-
-    def __getitem__(self, table: str) -> pd.DataFrame:
-        if table not in self._read:
-            columns = [c for c in self.warehouse.schema(table).names if (table, c) not in _NOT_SHOWN]
-            self._read[table] = self.warehouse.read_arrow(table, columns=columns).to_pandas()
-        return self._read[table]
-
-    def of(self, table: str, query_id: str) -> pd.DataFrame:
-        """The rows of one query."""
-        frame = self[table]
-        return frame[frame["query"] == query_id]
-
 
 # ----------------------------------------------------------------------------------------------------------- queries
 
@@ -73,14 +35,14 @@ class Tables:
 def query_section(query: Query, tables: Tables) -> Section:
     """What one query promised and kept: accuracy and slack over time."""
     accuracy, slacks = tables.of("accuracy", query.id), tables.of("slack_plan", query.id)
-    verdict, tone = _verdict(query, accuracy)
+    promise = judge(query, accuracy)
     parts = []
     if len(accuracy):
         parts.append(_accuracy_part(query, accuracy))
     if len(slacks):
         parts.append(_slack_part(query, slacks.sort_values("effective_from")))
     missing = [
-        _nothing(table, "for this query")
+        nothing_in(table, "for this query")
         for table, frame in (("accuracy", accuracy), ("slack_plan", slacks))
         if not len(frame) and not (table == "slack_plan" and query.promised is None)
     ]
@@ -89,38 +51,13 @@ def query_section(query: Query, tables: Tables) -> Section:
     return Section(
         id=f"query-{query.id}",
         title=f"Query {query.id}",
-        verdict=verdict,
-        tone=tone,
+        verdict=promise.sentence,
+        tone=promise.tone,
         paragraphs=tuple(p.strip() for p in query.description.split("\n\n") if p.strip()),
         code=query.text.strip(),
         missing=tuple(missing),
         parts=tuple(parts),
     )
-
-
-def _verdict(query: Query, accuracy: pd.DataFrame) -> tuple[str, Tone]:
-    """What was promised and what was kept, in one sentence."""
-    values = accuracy["value"].dropna()
-    windows = f"{len(values):,} window{'s' if len(values) != 1 else ''}"
-    if query.error is not None:
-        promise = f"Promised: relative error at most {query.error:.3g} in {KEPT_SHARE:.0%} of the windows."
-        if not len(values):
-            return f"{promise} Not judged yet: no window is final.", "open"
-        share = float((values <= query.error).mean())
-        kept = share >= KEPT_SHARE
-        found = f"so it was in {shown_percent(share)} of {windows}"
-    elif query.accuracy is not None:
-        promise = f"Promised: at least {query.accuracy:.3g} of the top {query.limit} right on average."
-        if not len(values):
-            return f"{promise} Not judged yet: no window is final.", "open"
-        mean = float(values.mean())
-        kept = mean >= query.accuracy
-        found = f"{mean:.4f} on average over {windows}"
-    else:
-        metric = "" if accuracy.empty else str(accuracy["metric"].iloc[0]).replace("_", " ")
-        known = f" Measured: {metric} {float(values.mean()):.4f} on average over {windows}." if len(values) else ""
-        return f"No promise declared.{known}", ""
-    return f"{promise} {'✓ Kept' if kept else '✗ Not kept'}: {found}.", "good" if kept else "bad"
 
 
 def _accuracy_part(query: Query, accuracy: pd.DataFrame) -> Part:
@@ -223,7 +160,7 @@ def windows_section(tables: Tables) -> Section:
     """Widths and levels of support over time."""
     plans = tables["window_plan"].sort_values(["effective_from", "stream"])
     if not len(plans):
-        return Section("windows", "Windows", missing=(_nothing("window_plan"),))
+        return Section("windows", "Windows", missing=(nothing_in("window_plan"),))
     figure = go.Figure()
     for i, (stream, own) in enumerate(plans.groupby("stream")):
         figure.add_scatter(
@@ -270,9 +207,9 @@ def memory_section(pipeline: Pipeline, tables: Tables) -> Section:
     if len(plans):
         parts.append(_planned_part(pipeline, plans, tables["stream_rates"]))
     else:
-        missing.append(_nothing("window_plan"))
+        missing.append(nothing_in("window_plan"))
     if not len(metrics):
-        return Section("memory", "Memory", missing=(*missing, _nothing("run_metrics")), parts=tuple(parts))
+        return Section("memory", "Memory", missing=(*missing, nothing_in("run_metrics")), parts=tuple(parts))
     verdicts = []
     for measure, budget, declared, name in (
         ("peak_state_bytes", "memory_budget_bytes", pipeline.memory_budget_bytes, "window state"),
@@ -358,69 +295,14 @@ def _measured_part(metrics: pd.DataFrame, measure: str, budget: int, name: str) 
     )
 
 
-# --------------------------------------------------------------------------------------------- history, runs, quality
-
-
-def history_section(pipeline: Pipeline, tables: Tables) -> Section:
-    """Leaves and samples of every stream that keeps a history."""
-    if not any(stream.history for stream in pipeline.streams):
-        return Section("history", "History", paragraphs=("No stream of this pipeline keeps a history.",))
-    leaves = tables["history_leaves"]
-    if not len(leaves):
-        return Section("history", "History", missing=(_nothing("history_leaves"),))
-    by_leaf = leaves.groupby(["stream", "leaf_start"])[["tuples", "sampled"]].sum().reset_index()
-    figure, rows = go.Figure(), []
-    for i, (stream, own) in enumerate(by_leaf.groupby("stream")):
-        color = COLORS[i % len(COLORS)]
-        figure.add_scatter(
-            x=own["leaf_start"], y=own["tuples"], name=f"{stream}: tuples", mode="lines", line={"color": color}
-        )
-        figure.add_scatter(
-            x=own["leaf_start"],
-            y=own["sampled"],
-            name=f"{stream}: sampled",
-            mode="lines",
-            line={"color": color, "dash": "dot"},
-        )
-        tuples, sampled = int(own["tuples"].sum()), int(own["sampled"].sum())
-        share = f"{sampled / tuples:.1%}" if tuples else ""
-        rows.append(
-            (str(stream), str(len(own)), f"{tuples:,}", f"{sampled:,}", share, *_last_pass(tables, str(stream)))
-        )
-    figure.update_yaxes(title_text="tuples a leaf", rangemode="tozero")
-    columns = (
-        "stream",
-        "leaves",
-        "tuples",
-        "sampled on entry",
-        "share",
-        "passes",
-        "leaves after the last",
-        "lowest fraction",
-    )
-    part = Part(
-        "history-leaves",
-        "Tuples and samples of each leaf, on entry",
-        numbers(columns, rows, columns[1:]),
-        chart(figure),
-    )
-    return Section("history", "History", parts=(part,))
-
-
-def _last_pass(tables: Tables, stream: str) -> tuple[str, str, str]:
-    passes = tables["history_passes"]
-    own = passes[passes["stream"] == stream] if len(passes) else passes
-    if not len(own):
-        return "0", "", ""
-    last = own[own["pass_time"] == own["pass_time"].max()]
-    return str(own["pass_time"].nunique()), str(len(last)), shown_number(last["fraction"].min())
+# ------------------------------------------------------------------------------------------------------ runs, quality
 
 
 def runs_section(tables: Tables) -> Section:
     """How long the applications took."""
     metrics = tables["run_metrics"]
     if not len(metrics):
-        return Section("runs", "Run times", missing=(_nothing("run_metrics"),))
+        return Section("runs", "Run times", missing=(nothing_in("run_metrics"),))
     # Rows of one application run, one a query, share its start: a run is counted once.
     runs = metrics.groupby(["app", "interval"], as_index=False).agg(
         seconds=("seconds", "max"), rows_in=("rows_in", "max"), rows_late=("rows_late", "sum")
@@ -468,7 +350,7 @@ def quality_section(tables: Tables) -> Section:
             ]  # fmt: skip
             parts.append(Part("failed", "Failed expectations", numbers(columns, rows, ("promised", "measured"))))
     else:
-        missing.append(_nothing("quality_results"))
+        missing.append(nothing_in("quality_results"))
     if len(quarantine):
         counts = quarantine.groupby(["stream", "reason"], as_index=False).size()
         records = [(r.stream, r.reason, f"{r.records:,}") for r in rows_of(counts.rename(columns={"size": "records"}))]
@@ -483,10 +365,6 @@ def quality_section(tables: Tables) -> Section:
 def failures(results: pd.DataFrame) -> pd.DataFrame:
     """The findings that stop a run or warn; a single window that misses breaks no promise, and is none of them."""
     return results[~results["success"].astype(bool) & (results["severity"] != "info")]
-
-
-def _nothing(table: str, whose: str = "") -> str:
-    return f"Table {table} has no rows {whose + ' ' if whose else ''}yet; {_WRITTEN_BY[table]} writes it."
 
 
 def quality_tone(checked: int, failed: int, critical: int) -> Tone:
