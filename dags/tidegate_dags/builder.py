@@ -21,25 +21,28 @@ Paths come from the environment: ``TIDEGATE_HOME`` (the project, derived from th
 
 from __future__ import annotations
 
-import logging
 import os
 import shlex
 import sys
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.standard.operators.bash import BashOperator
-from airflow.sdk import DAG, Asset, BaseOperator, CronDataIntervalTimetable, Param
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk import DAG, BaseOperator, CronDataIntervalTimetable
 
-from tidegate_dags.declaration import parse_instant, read_declaration
+from tidegate_dags.alerts import deadline, failed
+from tidegate_dags.assets import inlets, outlets, say_interval
+from tidegate_dags.declaration import Declaration, parse_instant, read_declaration
 from tidegate_dags.documentation import pipeline_documentation, stage_documentation
 from tidegate_dags.links import PipelinePage
+from tidegate_dags.run_range import Gate, interval_from, interval_to, parameters
 from tidegate_dags.stages import STAGES, Stage
 
 POOL = "spark"
+_HOUR = timedelta(hours=1)
 
 # Rendered by Airflow when a task starts; interval_from and interval_to are the functions below.
 _RANGE = (
@@ -49,16 +52,20 @@ _RANGE = (
     "{{ interval_to(params, data_interval_end | default(none)) }}",
 )
 
-_INSTANT = r"^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?$"
 
-_log = logging.getLogger(__name__)
-
-
-def build_dag(pipeline: str | Path, *, end: str | None = None, owner_link: str | None = None) -> DAG:
+def build_dag(
+    pipeline: str | Path,
+    *,
+    end: str | None = None,
+    owner_link: str | None = None,
+    done_within: timedelta | None = None,
+    notify: Sequence[Callable[[Any], None]] = (),
+) -> DAG:
     """The DAG of a declared pipeline: its name is the pipeline's, its tasks are the stages.
 
     ``end``: no interval is scheduled that starts at or after it. ``owner_link``: where the owner can be reached, an
-    http or mailto address.
+    http or mailto address. ``done_within``: a scheduled run that takes longer raises an alert (default: two intervals,
+    at least an hour). ``notify``: Airflow's notifiers, called when a task failed for good.
     """
     home = Path(os.environ.get("TIDEGATE_HOME") or Path(__file__).resolve().parents[2])
     folder = pipeline if isinstance(pipeline, Path) else home / "dags" / "pipelines" / pipeline
@@ -84,16 +91,8 @@ def build_dag(pipeline: str | Path, *, end: str | None = None, owner_link: str |
         max_active_runs=2,
         tags=["tidegate"],
         owner_links={declaration.owner: owner_link} if owner_link else {},
-        params={
-            "from": _instant_parameter("First instant of a stretch to run in one go. Empty: the run's own interval."),
-            "to": _instant_parameter("First instant after that stretch. Empty: the run's own interval."),
-            "driver_memory": Param(
-                "1g",
-                type="string",
-                pattern="^[1-9][0-9]*[mg]$",
-                description="Heap of each Spark driver, like 1g or 1536m.",
-            ),
-        },
+        params=parameters(),
+        deadline=deadline(declaration.name, promises(declaration), done_within or max(2 * declaration.interval, _HOUR)),
         user_defined_macros={"interval_from": interval_from, "interval_to": interval_to},
         default_args={
             "owner": declaration.owner,
@@ -105,14 +104,14 @@ def build_dag(pipeline: str | Path, *, end: str | None = None, owner_link: str |
             "weight_rule": "upstream",
             # Skipping resample_history stops nothing; a failure does.
             "trigger_rule": "none_failed",
-            "on_failure_callback": log_failure,
+            "on_failure_callback": [failed, *notify],
         },
         is_paused_upon_creation=True,
     )
     with dag:
         tasks: dict[str, BaseOperator] = {}
         for stage in STAGES:
-            tasks[stage.name] = _task(stage, declaration.name, folder, home, warehouse, environment)
+            tasks[stage.name] = _task(stage, declaration, folder, home, warehouse, environment)
             for upstream in stage.after:
                 tasks[upstream].set_downstream(tasks[stage.name])
             if stage.always:
@@ -121,32 +120,8 @@ def build_dag(pipeline: str | Path, *, end: str | None = None, owner_link: str |
     return dag
 
 
-def interval_from(params: Any, data_interval_start: datetime | None) -> str:
-    """The ``--from`` of a run: the parameter if it was given, else the start of the run's interval."""
-    return _bound(params, data_interval_start, given="from")
-
-
-def interval_to(params: Any, data_interval_end: datetime | None) -> str:
-    """The ``--to`` of a run: the parameter if it was given, else the end of the run's interval."""
-    return _bound(params, data_interval_end, given="to")
-
-
-def _bound(params: Any, of_interval: datetime | None, *, given: str) -> str:
-    if bool(params["from"]) != bool(params["to"]):
-        raise ValueError("A stretch needs both `from` and `to`: trigger the run again with both, or with neither.")
-    bound = parse_instant(params[given]) if params[given] else of_interval
-    if not bound:
-        raise ValueError("This run has no interval: trigger it with a logical date, or with `from` and `to`.")
-    return bound.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _instant_parameter(description: str) -> Param:
-    # The format gives the form its calendar; it is checked only where an optional package is installed.
-    return Param(None, type=["null", "string"], format="date-time", pattern=_INSTANT, description=description)
-
-
 def _task(
-    stage: Stage, pipeline: str, folder: Path, home: Path, warehouse: str, environment: dict[str, str]
+    stage: Stage, declaration: Declaration, folder: Path, home: Path, warehouse: str, environment: dict[str, str]
 ) -> BaseOperator:
     common: dict[str, Any] = {
         "task_id": stage.name,
@@ -155,14 +130,17 @@ def _task(
         "execution_timeout": stage.timeout,
         "wait_for_downstream": stage.waits_for_previous,
         "depends_on_past": stage.waits_for_previous,
-        "pre_execute": skip_unless_a_day_ends if stage.daily else None,
+        "inlets": inlets(stage, declaration),
+        "outlets": outlets(stage, declaration, home),
+        "pre_execute": Gate(stage.name, declaration, daily=stage.daily),
+        "post_execute": say_interval,
     }
     task: BaseOperator
     if stage.submitted:
         task = SparkSubmitOperator(
             application=str(home / "spark_apps" / "tidegate" / "apps" / f"{stage.name}.py"),
             application_args=[str(folder), "--warehouse", warehouse, *_RANGE],
-            name=f"{pipeline}.{stage.name}",
+            name=f"{declaration.name}.{stage.name}",
             conn_id="spark_default",
             conf={"spark.driver.memory": "{{ params.driver_memory }}"},
             env_vars=environment,
@@ -175,10 +153,9 @@ def _task(
             append_env=True,
             # dbt keeps its catalog in a folder that takes one process at a time; a page is written by one, too.
             max_active_tis_per_dag=1,
-            outlets=_outlets(stage, pipeline),
             **common,
         )
-    task.operator_extra_links = (PipelinePage(pipeline, stage.page),)
+    task.operator_extra_links = (PipelinePage(declaration.name, stage.page),)
     return task
 
 
@@ -193,29 +170,6 @@ def _command(stage: Stage, folder: Path, warehouse: str) -> str:
     return f"{fixed} {' '.join(_RANGE)}"
 
 
-def _outlets(stage: Stage, pipeline: str) -> list[Asset]:
-    """What other DAGs may be scheduled on: the published models, for consumers that keep no state."""
-    return [Asset(name=f"{pipeline}_models", uri=f"tidegate://{pipeline}/models")] if stage.name == "publish" else []
-
-
-def skip_unless_a_day_ends(context: Any) -> None:
-    """Skip the task unless a UTC midnight lies in (from, to]."""
-    start = parse_instant(interval_from(context["params"], context.get("data_interval_start")))
-    end = parse_instant(interval_to(context["params"], context.get("data_interval_end")))
-    midnight = end.replace(hour=0, minute=0, second=0, microsecond=0)
-    if midnight <= start:
-        raise AirflowSkipException(f"No day ends in [{start:%Y-%m-%dT%H:%M}, {end:%Y-%m-%dT%H:%M}).")
-
-
-def log_failure(context: Any) -> None:
-    """Say which stage of which interval failed and where to look."""
-    task_instance = context["ti"]
-    interval = f"[{context.get('data_interval_start')}, {context.get('data_interval_end')})"
-    _log.error(
-        "Stage %s of pipeline %s failed for the interval %s. The cause is in this log, above. Refused records are in "
-        "the table quarantine, what each application did in run_metrics, which promise broke in quality_results. "
-        "After mending it, clear this task: later stages and the intervals that wait for it go on by themselves.",
-        task_instance.task_id,
-        task_instance.dag_id,
-        interval,
-    )
+def promises(declaration: Declaration) -> list[str]:
+    """Each query with what it promises, for alerts."""
+    return [f"{query.id} ({query.promise or 'no promise'})" for query in declaration.queries]

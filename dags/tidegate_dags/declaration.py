@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Literal
 
 import yaml
 
@@ -25,6 +26,25 @@ class DeclaredQuery:
     description: str
     sql: str
 
+    @property
+    def kind(self) -> Literal["aggregate", "top_k"]:
+        """Which stage answers it: LIMIT and QUALIFY are what the language has for top-k alone.
+
+        >>> DeclaredQuery("q", "", "SELECT a FROM s [1 HOUR] ORDER BY a -- no LIMIT\n").kind
+        'aggregate'
+        """
+        return "top_k" if re.search(r"\b(limit|qualify)\b", _code(self.sql), re.IGNORECASE) else "aggregate"
+
+    @property
+    def promise(self) -> str:
+        """ERROR or ACCURACY as written, empty if nothing is promised.
+
+        >>> DeclaredQuery("q", "", "SELECT a FROM s [1 HOUR]\nERROR 10 % EVERY 1 HOUR").promise
+        'ERROR 10 %'
+        """
+        found = re.search(r"\b(error|accuracy)\s+[\d.]+\s*%", _code(self.sql), re.IGNORECASE)
+        return found[0] if found else ""
+
 
 @dataclass(frozen=True)
 class Declaration:
@@ -37,6 +57,7 @@ class Declaration:
     start: datetime
     interval: timedelta
     streams: tuple[str, ...]
+    histories: tuple[str, ...]
     queries: tuple[DeclaredQuery, ...]
 
     @property
@@ -44,7 +65,7 @@ class Declaration:
         """The cron expression whose fires are the interval's bounds.
 
         >>> from dataclasses import replace
-        >>> hourly = Declaration(Path("."), "x", "", "", datetime(2013, 1, 1), timedelta(hours=1), (), ())
+        >>> hourly = Declaration(Path("."), "x", "", "", datetime(2013, 1, 1), timedelta(hours=1), (), (), ())
         >>> [replace(hourly, interval=timedelta(minutes=length)).cron for length in (60, 15, 1440)]
         ['0 * * * *', '*/15 * * * *', '0 0 * * *']
         """
@@ -75,6 +96,7 @@ def read_declaration(folder: Path) -> Declaration:
         start=parse_instant(declared["start"]),
         interval=_duration(declared["interval"], path),
         streams=tuple(declared.get("streams") or ()),
+        histories=tuple(name for name, of in (declared.get("streams") or {}).items() if (of or {}).get("history")),
         queries=tuple(_read_query(file) for file in sorted((folder / "queries").glob("*.sql"))),
     )
 
@@ -90,6 +112,10 @@ def _duration(text: str, path: Path) -> timedelta:
     if not match:
         raise ValueError(f"{path}: interval {text!r} is no duration: expected a number and a unit, like '1 hour'")
     return timedelta(**{match[2] + "s": int(match[1])})
+
+
+def _code(sql: str) -> str:
+    return re.sub(r"--[^\n]*", "", sql)
 
 
 def _read_query(path: Path) -> DeclaredQuery:

@@ -28,7 +28,8 @@ class Stage:
 
     ``submitted``: a Spark application of its own through spark-submit; otherwise a command that starts what it needs.
     ``always``: runs whatever became of the stages before, and its own end does not count for the run's.
-    ``page``: which of the pipeline's pages shows what the stage did.
+    ``page``: which of the pipeline's pages shows what the stage did. ``answers``: the queries that it answers.
+    ``reads`` and ``writes`` name tables in backticks: assets.py makes Airflow's assets of them.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Stage:
     waits_for_previous: bool = False
     daily: bool = False
     always: bool = False
+    answers: Literal["aggregate", "top_k"] | None = None
     retries: int = 2
     timeout: timedelta = timedelta(minutes=30)
 
@@ -59,6 +61,7 @@ STAGES = (
     ),
     Stage(
         name="join_aggregate",
+        answers="aggregate",
         after=("ingest",),
         reads="`events_<stream>` as far back as range and slack reach, `window_plan`, `query_plan`, `slack_plan`",
         writes="`answers_<query>` of every aggregate and join-aggregate query",
@@ -68,6 +71,7 @@ STAGES = (
     ),
     Stage(
         name="top_k",
+        answers="top_k",
         after=("ingest",),
         reads="`events_<stream>` as far back as range and slack reach, `window_plan`, `query_plan`, `slack_plan`",
         writes="`answers_<query>` of every top-k query",

@@ -98,17 +98,17 @@ def test_a_broken_declaration_is_named(airflow_home: dict[str, str], tmp_path: P
         ("2013-02-07T20:00Z", "2013-02-09T05:00Z", True),
     ],
 )
-def test_history_is_resampled_when_a_day_ends(airflow_home: dict[str, str], start: str, end: str, runs: bool) -> None:
+def test_history_is_resampled_when_a_day_ends(flights: Any, start: str, end: str, runs: bool) -> None:
     """The one interval that ends at midnight, or a stretch with a midnight in it."""
     from airflow.sdk.exceptions import AirflowSkipException
-    from tidegate_dags.builder import skip_unless_a_day_ends
 
+    gate = flights.get_task("resample_history")._pre_execute_hook
     context = {"params": {"from": start, "to": end}}
     if runs:
-        skip_unless_a_day_ends(context)
+        gate(context)
     else:
-        with pytest.raises(AirflowSkipException):
-            skip_unless_a_day_ends(context)
+        with pytest.raises(AirflowSkipException, match="No day ends"):
+            gate(context)
 
 
 def _pipeline(folder: Path, interval: str) -> Path:
