@@ -5,15 +5,19 @@ theirs loads fifteen scripts, styles and images from the internet, and lists fai
 
     <folder>/index.html            what is broken, the promises, every interval at a glance
     <folder>/hours/<label>.html    all expectations of one interval
+    <folder>/trends.html           accuracy against promise, K against oracle, bytes against M, over the intervals
+    <folder>/weeks/<week>.html     a week in a few sentences
+    <folder>/summary.json          the same for programs: the newest interval's promises, what is broken
     <folder>/assets/quality.css
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +29,7 @@ from expectations.policy import SEVERITIES
 from expectations.results import Row, failures, number
 from expectations.suites import SUITES
 from expectations.tables import Tables, label_start
+from expectations.trends import trends, week_of, weeks
 from tidegate.declarations.models import Pipeline
 
 _HERE = Path(__file__).parent
@@ -104,20 +109,45 @@ class Site:
         labels = sorted(by_label, reverse=True)
         broken = [{"label": label, **row} for label in labels for row in _broken(by_label[label])]
         newest = by_label[labels[0]] if labels else []
+        of_weeks, promises = weeks(by_label), _promises(self.pipeline, newest)
         html = self._env.get_template(_OVERVIEW).render(
             title=f"{self.pipeline.name}: data quality",
             pipeline=self.pipeline,
+            weeks=of_weeks,
             suites=SUITES,
             newest=labels[0] if labels else None,
             status=status(newest),
             tally=Counter(status(rows) for rows in by_label.values()),
             judged=len(labels),
-            promises=_promises(self.pipeline, newest),
+            promises=promises,
             broken=broken[:_BROKEN_SHOWN],
             more=max(len(broken) - _BROKEN_SHOWN, 0),
             hours=[_hour(label, by_label[label]) for label in labels],
         )
         _replace(self.index, html)
+        if labels:
+            self._write_trends(by_label)
+            for week in of_weeks:
+                # The oldest week may have begun before the intervals that are looked at: its page is whole already.
+                page = self.folder / "weeks" / f"{week.name}.html"
+                if week.name != week_of(labels[-1]) or len(labels) < _INTERVALS_SHOWN or not page.exists():
+                    template = self._env.get_template("week.html.j2")
+                    title = f"{self.pipeline.name}: week {week.name}"
+                    _replace(page, template.render(title=title, pipeline=self.pipeline, week=week))
+            _replace(
+                self.folder / "summary.json", json.dumps(_summary(labels, status(newest), promises, broken), indent=1)
+            )
+
+    def _write_trends(self, by_label: Mapping[str, list[Row]]) -> None:
+        html = self._env.get_template("trends.html.j2").render(
+            title=f"{self.pipeline.name}: trends of data quality",
+            pipeline=self.pipeline,
+            trends=trends(by_label),
+            judged=len(by_label),
+            first=min(by_label),
+            last=max(by_label),
+        )
+        _replace(self.folder / "trends.html", html)
 
 
 def _broken(rows: list[Row]) -> list[Row]:
@@ -158,6 +188,26 @@ def _promises(pipeline: Pipeline, newest: list[Row]) -> list[dict[str, Any]]:
         if row["expectation"] in ("promise_kept", "promise_warming_up") and row["query"]
     }
     return [{"query": query, "row": judged.get(query.id)} for query in pipeline.queries if query.promised is not None]
+
+
+def _summary(
+    labels: Sequence[str], state: str, promises: Sequence[Mapping[str, Any]], broken: Sequence[Row]
+) -> dict[str, Any]:
+    """What other programs (the Tidegate page in Airflow, alerts) tell of the pipeline without reading tables."""
+    of_promises = [
+        {
+            "query": one["query"].id,
+            "promise": f"ERROR {one['query'].error * 100:g} %"
+            if one["query"].error is not None
+            else f"ACCURACY {one['query'].accuracy * 100:g} %",
+            **{key: one["row"][key] if one["row"] else None for key in ("promised", "measured", "success")},
+            "warming_up": bool(one["row"]) and one["row"]["expectation"] == "promise_warming_up",
+        }
+        for one in promises
+    ]
+    keys = ("severity", "table", "expectation", "query", "promised", "measured", "detail")
+    listed = [{"interval": row["label"], **{key: row[key] for key in keys}} for row in broken[:_BROKEN_SHOWN]]
+    return {"newest": labels[0], "status": state, "judged": len(labels), "promises": of_promises, "broken": listed}
 
 
 def suite_of(rule: str) -> str:

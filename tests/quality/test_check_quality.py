@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import subprocess
 import sys
@@ -89,7 +90,9 @@ def test_hour_in_which_nothing_arrived_is_in_order(spoilt: Warehouse) -> None:
 def test_pages_fetch_nothing_from_elsewhere(spoilt: Warehouse) -> None:
     check(spoilt, intervals(spoilt.pipeline)[-2:])
     pages = sorted(site(spoilt).rglob("*.html"))
-    assert [page.name for page in pages] == ["2013-02-08T06.html", "2013-02-08T07.html", "index.html"]
+    assert {page.name for page in pages} == {
+        "2013-02-08T06.html", "2013-02-08T07.html", "index.html", "trends.html", "2013-W06.html",
+    }  # fmt: skip
     for page in pages:
         html = page.read_text()
         assert not re.findall(r"""(?:src|href|url)\s*[=(]\s*["']?\s*(?:https?:)?//[^"')\s]*""", html)
@@ -97,6 +100,23 @@ def test_pages_fetch_nothing_from_elsewhere(spoilt: Warehouse) -> None:
             assert link.startswith("data:") or (page.parent / link).exists(), f"{page.name} refers to {link}"
     for asset in (site(spoilt) / "assets").rglob("*"):
         assert b"//" not in asset.read_bytes().replace(b"*/", b"").replace(b"/*", b"")
+
+
+def test_a_broken_promise_is_told_for_the_week_and_for_programs(spoilt: Warehouse) -> None:
+    rows = read(spoilt, "accuracy")
+    of("query", "worst", every(value=0.1, kept=False))(rows)
+    replace_rows(spoilt, "accuracy", HOUR, rows)
+    check(spoilt, intervals(spoilt.pipeline)[-2:])
+    summary = json.loads((site(spoilt) / "summary.json").read_text())
+    assert summary["newest"] == HOUR and summary["status"] == "warning" and summary["judged"] == 2
+    (worst,) = [one for one in summary["promises"] if one["query"] == "worst"]
+    assert worst["promise"] == "ACCURACY 90 %" and worst["success"] is False and worst["measured"] < worst["promised"]
+    assert [row["query"] for row in summary["broken"]] == ["worst"] and summary["broken"][0]["interval"] == HOUR
+    week = (site(spoilt) / "weeks" / "2013-W06.html").read_text()
+    assert "2 intervals were judged: 1 in order, 1 with a warning, 0 with something critical." in week
+    assert "84.6%" in week and "promised at least 0.9" in week
+    trends = (site(spoilt) / "trends.html").read_text()
+    assert "Accuracy against the promise" in trends and "84.6%" in trends and "Bytes held against M" in trends
 
 
 def test_pages_are_named_for_pipeline_and_hour(spoilt: Warehouse) -> None:
