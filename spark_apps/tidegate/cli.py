@@ -7,13 +7,22 @@ import json
 import sys
 from collections.abc import Sequence
 from datetime import timedelta
+from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
+from tidegate.apps.completion import SHELLS, script
 from tidegate.apps.launcher import add_range_arguments, duration_s, guarded, instant, share
 from tidegate.apps.run import STAGES
 from tidegate.declarations.errors import UserError
 
-EXIT_CODES = "exit status: 0 done; 1 a critical check of data quality failed, or a fault of ours; 2 your error"
+EXIT_CODES = """exit status:
+  0    done
+  1    a critical check of data quality failed (its results and pages are written), or a fault of ours (a traceback)
+  2    your error: a command line, a pipeline, a file or a warehouse that cannot be used; said in full, nothing was done
+  130  interrupted; what was complete is kept"""
+_PIPELINE = "folder with pipeline.yml and queries/"
+_WAREHOUSE = "where the tables are"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -22,36 +31,52 @@ def main(argv: Sequence[str] | None = None) -> int:
     return guarded(lambda: arguments.action(arguments))
 
 
+class _Parser(argparse.ArgumentParser):
+    """Names the command that was probably meant."""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            near = get_close_matches(str(value), [str(choice) for choice in action.choices], n=1)
+            expected = f"did you mean '{near[0]}'?" if near else f"expected {', '.join(map(str, action.choices))}"
+            raise argparse.ArgumentError(action, f"there is no '{value}'; {expected}")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="tidegate",
         description="Continuous queries over out-of-order event streams within a memory budget.",
-        epilog=EXIT_CODES,
+        epilog=f"TAB completes commands and options after: source <(tidegate completion bash)\n\n{EXIT_CODES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     validate = _command(
         commands, "validate", "report all mistakes of a pipeline at once", "tidegate validate dags/pipelines/flights"
     )
-    validate.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR")
+    validate.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR", help=_PIPELINE)
     validate.set_defaults(action=_validate)
 
     explain = _command(
         commands,
         "explain",
         "show streams, queries, and the memory that each level of support needs",
-        "tidegate explain dags/pipelines/flights",
+        "tidegate explain dags/pipelines/flights | less",
     )
-    explain.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR")
+    explain.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR", help=_PIPELINE)
     explain.set_defaults(action=_explain)
 
     plan = _command(
         commands,
         "plan-windows",
-        "plan windows for an instance in JSON (- reads standard input)",
-        "tidegate plan-windows instance.json --method ap",
+        "plan windows for an instance in JSON",
+        "tidegate plan-windows instance.json --method ap\n"
+        '  echo \'{"memory_budget_bytes": 4000, "windows": [{"id": "w", "tuple_bytes": 40, "rate": 1}],\n'
+        '    "queries": [{"id": "q", "ranges_s": {"w": 60}, "slack_width_s": 10, "delay_s": 60}]}\''
+        " | tidegate plan-windows -",
     )
-    plan.add_argument("instance", metavar="INSTANCE.json")
+    plan.add_argument(
+        "instance", metavar="INSTANCE.json", help="memory budget, windows and queries; - is standard input"
+    )
     plan.add_argument(
         "--method",
         choices=("joint", "exact", "dp", "ap"),
@@ -100,12 +125,16 @@ def _parser() -> argparse.ArgumentParser:
         "tidegate history dags/pipelines/flights --warehouse warehouse --from 2013-02-07 --to 2013-02-09 \\\n"
         '    "SELECT origin, AVG(dep_delay) FROM departures GROUP BY origin"',
     )
-    history.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR")
-    history.add_argument("query", metavar="SQL")
-    history.add_argument("--warehouse", type=Path, required=True, metavar="DIR")
-    history.add_argument("--from", dest="start", type=instant, required=True, metavar="T")
-    history.add_argument("--to", dest="end", type=instant, required=True, metavar="T")
-    history.add_argument("--confidence", type=float, default=0.95, help="of the interval (default 0.95)")
+    history.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR", help=_PIPELINE)
+    history.add_argument("query", metavar="SQL", help="SELECT aggregates FROM a stream [WHERE …] [GROUP BY …]")
+    history.add_argument("--warehouse", type=Path, required=True, metavar="DIR", help=_WAREHOUSE)
+    history.add_argument(
+        "--from", dest="start", type=instant, required=True, metavar="T", help="first event time (UTC)"
+    )
+    history.add_argument(
+        "--to", dest="end", type=instant, required=True, metavar="T", help="first event time after the period (UTC)"
+    )
+    history.add_argument("--confidence", type=float, default=0.95, metavar="P", help="of the intervals (default 0.95)")
     history.add_argument(
         "--within",
         type=share,
@@ -120,12 +149,23 @@ def _parser() -> argparse.ArgumentParser:
         commands,
         "report",
         "write one HTML page: K, accuracy, widths and memory against the promises",
-        "tidegate report dags/pipelines/flights --warehouse warehouse",
+        "tidegate report dags/pipelines/flights --warehouse warehouse\n"
+        "  tidegate report dags/pipelines/flights --warehouse warehouse --output storm.html",
     )
-    report.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR")
-    report.add_argument("--warehouse", type=Path, required=True, metavar="DIR")
+    report.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR", help=_PIPELINE)
+    report.add_argument("--warehouse", type=Path, required=True, metavar="DIR", help=_WAREHOUSE)
     report.add_argument("--output", type=Path, metavar="FILE", help="default: <warehouse>/<pipeline>/_docs/report.html")
     report.set_defaults(action=_report)
+
+    completion = _command(
+        commands,
+        "completion",
+        "print a script that makes TAB complete commands and options",
+        "source <(tidegate completion bash)          # in ~/.bashrc; the same with zsh in ~/.zshrc\n"
+        "  tidegate completion fish > ~/.config/fish/completions/tidegate.fish",
+    )
+    completion.add_argument("shell", choices=SHELLS, help="which shell")
+    completion.set_defaults(action=lambda arguments: print(script(parser, arguments.shell), end=""))
     return parser
 
 
@@ -167,7 +207,8 @@ def _plan_windows(arguments: argparse.Namespace) -> None:
             content = file.read(MOST_BYTES + 1)
         text = content.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{arguments.instance} cannot be read: {error}") from None
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        raise UserError(f"{arguments.instance} cannot be read: {reason}") from None
     if len(content) > MOST_BYTES:
         raise UserError(f"{arguments.instance} is too large: an instance has at most {MOST_BYTES >> 20} MiB")
     print(plan_windows(text, arguments.method))

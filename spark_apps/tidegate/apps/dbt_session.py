@@ -154,6 +154,8 @@ def build(session: Session) -> dict[str, Any]:
         page = Path(session.docs_page)
         page.parent.mkdir(parents=True, exist_ok=True)
         os.replace(Path(session.home) / "target" / "static_index.html", page)
+    # Its JVM may outlive this process: that of a warm host does.
+    spark.stop()
     return outcome
 
 

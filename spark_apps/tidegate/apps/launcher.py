@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -67,6 +68,10 @@ def guarded(action: Callable[[], int | None]) -> int:
     except KeyboardInterrupt:
         print("tidegate: interrupted; what was complete is kept, the rest is undone by the next run", file=sys.stderr)
         return 130
+    except BrokenPipeError:
+        # Whoever read the output has seen enough (`| head`); what is still buffered has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
 
 
 def launch(

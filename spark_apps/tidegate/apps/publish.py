@@ -145,7 +145,9 @@ def _dbt(context: RunContext, session: Session, home: Path, lock: int) -> dict[s
 
     The process shares the lock: were this one killed, the next run would wait for what it left behind.
     """
-    environment = {key: value for key, value in os.environ.items() if key not in _PARENTS_SPARK}
+    # A warm host's JVM (infra/spark/warm_host.py) waits for an application, and this one has no session of its own.
+    dropped = set() if "TIDEGATE_WARM" in os.environ else _PARENTS_SPARK
+    environment = {key: value for key, value in os.environ.items() if key not in dropped}
     packages = str(Path(__file__).resolve().parents[2])
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [packages, environment.get("PYTHONPATH")]))
     Path(session.result).unlink(missing_ok=True)
