@@ -23,7 +23,11 @@ def inlets(stage: Stage, declaration: Declaration) -> list[Asset]:
     """The tables that a stage reads, and its streams' files."""
     if stage.name == "ingest":
         files = [
-            Asset(name=f"{declaration.name}.files_{stream}", uri=f"tidegate://{declaration.name}/files/{stream}")
+            Asset(
+                name=f"{declaration.name}.files_{stream}",
+                uri=f"tidegate://{declaration.name}/files/{stream}",
+                group="file",
+            )
             for stream in declaration.streams
         ]
         return files + _tables(stage.reads, stage, declaration)

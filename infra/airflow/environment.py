@@ -57,10 +57,12 @@ def java_options() -> str:
     options += [f"-D{key}={value}" for key, value in _spark_defaults().items() if key in _DRIVER_ADDRESS]
     options.append(f"-Dlog4j2.configurationFile={SPARK_CONF / 'log4j2.properties'}")
     options.append(_spark_defaults()["spark.driver.extraJavaOptions"])
-    options.append(os.environ.get("TIDEGATE_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1"))
+    options.append(os.environ.get("TIDEGATE_JAVA_OPTIONS", _JAVA_OPTIONS))
     return " ".join(options)
 
 
+# The first compiler alone has so small a cache for code that a JVM of minutes fills it, and compiles nothing any more.
+_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 _DRIVER_ADDRESS = ("spark.driver.host", "spark.driver.bindAddress")
 
 
@@ -81,7 +83,7 @@ def spark_environment(at: Places) -> dict[str, str]:
         "SPARK_CONF_DIR": str(SPARK_CONF),
         # The launcher is a JVM of its own that only prints a command.
         "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "SPARK_SUBMIT_OPTS": os.environ.get("TIDEGATE_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1"),
+        "SPARK_SUBMIT_OPTS": os.environ.get("TIDEGATE_JAVA_OPTIONS", _JAVA_OPTIONS),
         "GX_ANALYTICS_ENABLED": "false",
         "DBT_SEND_ANONYMOUS_USAGE_STATS": "false",
         "TZ": "UTC",
@@ -93,14 +95,33 @@ def spark_environment(at: Places) -> dict[str, str]:
     return variables
 
 
+def warm_environment(at: Places, path: str) -> dict[str, str]:
+    """What makes tasks use warm hosts (infra/spark/warm_host.py); nothing with TIDEGATE_WARM_HOSTS=no.
+
+    With it, ``spark3-submit`` and TIDEGATE_PYTHON are clients of a host that has Spark loaded already.
+    """
+    if os.environ.get("TIDEGATE_WARM_HOSTS") == "no":
+        return {}
+    clients = PROJECT / "infra" / "spark" / "bin"
+    return {
+        "PATH": f"{clients}{os.pathsep}{path}",
+        "TIDEGATE_PYTHON": str(clients / "warm_python"),
+        "TIDEGATE_WARM_HOSTS": str(at.state / "spark" / "hosts"),
+        "TIDEGATE_WARM_PYTHON": sys.executable,
+    }
+
+
 def airflow_environment(at: Places, port: int) -> dict[str, str]:
     """What the components of Airflow find, for the API server at ``port`` of this machine only."""
     spark = spark_environment(at)
     url = f"http://127.0.0.1:{port}"
     master = os.environ.get("TIDEGATE_SPARK_MASTER", "local[2]")
-    connection = {"conn_type": "spark", "host": master, "extra": {"deploy-mode": "client"}}
+    warm = warm_environment(at, spark["PATH"])
+    extra = {"deploy-mode": "client", "spark-binary": "spark3-submit" if warm else "spark-submit"}
+    connection = {"conn_type": "spark", "host": master, "extra": extra}
     return {
         **spark,
+        **warm,
         # dags/ too, so that DAG files elsewhere find the builder.
         "PYTHONPATH": os.pathsep.join([spark["PYTHONPATH"], str(PROJECT / "dags")]),
         "AIRFLOW_HOME": str(at.airflow),

@@ -8,9 +8,11 @@ Airflow for the user behind the request and sends a stranger to the login page.
 from __future__ import annotations
 
 import html
+import json
 import os
 import re
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from airflow.api_fastapi.app import get_auth_manager
@@ -27,8 +29,19 @@ PREFIX = "/tidegate"
 PAGES = {
     "report": ("Report", "report.html", "slack, accuracy, window widths and memory against the promises"),
     "quality": ("Data Docs", "quality/index.html", "every expectation of every interval, and what was measured"),
+    "trends": ("Trends", "quality/trends.html", "accuracy against promise, K against the oracle's, bytes against M"),
     "models": ("dbt docs", "dbt/index.html", "the tables for analysts: columns, tests, lineage"),
 }
+
+
+ALERTS_SHOWN = 20
+STYLE = """
+:root{color-scheme:light dark;--ink:#222;--page:#fff;--line:#dde1e6;--good:#1a7f4b;--bad:#b3261e;--open:#7a5b00}
+@media(prefers-color-scheme:dark){:root{--ink:#e6e9ed;--page:#12151a;--line:#343b45;--good:#5fcf95;--bad:#ff8a80;--open:#e6c35c}}
+body{font:16px/1.5 system-ui;margin:2rem auto;padding:0 1rem;max-width:46rem;color:var(--ink);background:var(--page)}
+a{color:LinkText}.good{color:var(--good)}.bad{color:var(--bad)}.open{color:var(--open)}.scroll{overflow-x:auto}
+table{border-collapse:collapse}th,td{padding:.25rem .75rem .25rem 0;text-align:left;border-bottom:1px solid var(--line)}
+"""
 
 
 def warehouse() -> Path:
@@ -61,14 +74,14 @@ def all_pipelines() -> Response:
     names = sorted(folder.parent.name for folder in warehouse().glob("*/_docs"))
     if not names:
         return _page("Tidegate", "<p>No pipeline has written a page yet. The first run does.</p>")
-    return _page("Tidegate", "".join(f"<h2>{html.escape(name)}</h2>{_links(name)}" for name in names))
+    return _page("Tidegate", "".join(f"<h2>{html.escape(name)}</h2>{_pipeline(name)}" for name in names))
 
 
 @app.get("/{pipeline}/")
 def one_pipeline(pipeline: str) -> Response:
     """The pages of one pipeline."""
     documents(pipeline)
-    return _page(pipeline, _links(pipeline))
+    return _page(pipeline, _pipeline(pipeline))
 
 
 @app.get("/{pipeline}/{path:path}")
@@ -95,10 +108,61 @@ def _links(pipeline: str) -> str:
     return f"<ul>{''.join(items)}</ul>"
 
 
+_MARKS = {"ok": ("good", "in order"), "info": ("good", "in order"), "warning": ("open", "with a warning")}
+
+
+def _pipeline(pipeline: str) -> str:
+    """How a pipeline is doing: its newest interval, its promises, what was said to be wrong, and the pages."""
+    return _status(pipeline) + _links(pipeline) + _alerts(pipeline)
+
+
+def _status(pipeline: str) -> str:
+    try:
+        summary = json.loads((documents(pipeline) / "quality" / "summary.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return "<p>No interval has been judged yet.</p>"
+    tone, words = _MARKS.get(summary["status"], ("bad", "with something critical"))
+    newest = html.escape(summary["newest"])
+    page = f"{PREFIX}/{quote(pipeline)}/quality/hours/{quote(summary['newest'])}.html"
+    rows = "".join(_promise(one) for one in summary["promises"])
+    head = "<tr><th></th><th>query</th><th>promise</th><th>promised</th><th>measured</th></tr>"
+    return (
+        f'<p>Newest interval judged: <a href="{page}" target="_blank">{newest}</a>, <b class="{tone}">{words}</b>.</p>'
+        + (f'<div class="scroll"><table>{head}{rows}</table></div>' if rows else "")
+    )
+
+
+def _promise(one: dict[str, Any]) -> str:
+    if one["measured"] is None:
+        mark, tone, promised, measured = "–", "", "", "no window is final yet"
+    else:
+        kept = one["success"]
+        mark, tone = ("✓", "good") if kept else ("✗", "bad")
+        promised, measured = f"{one['promised']:.1%}", f"{one['measured']:.1%}"
+    note = " (warming up)" if one["warming_up"] else ""
+    cells = (html.escape(text) for text in (one["query"], one["promise"], promised, measured + note))
+    return f'<tr><td class="{tone}">{mark}</td>' + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+
+
+def _alerts(pipeline: str) -> str:
+    """The newest alerts, as dags/tidegate_dags/alerts.py recorded them."""
+    try:
+        lines = (documents(pipeline) / "alerts.jsonl").read_text(encoding="utf-8").splitlines()
+        alerts = [json.loads(line) for line in lines[-ALERTS_SHOWN:]]
+    except (OSError, ValueError):
+        return ""
+    items = "".join(
+        f"<li><b>{html.escape(one['at'][:16].replace('T', ' '))}</b> {html.escape(one['text'])}</li>"
+        for one in reversed(alerts)
+    )
+    return f"<h3>Alerts</h3><ul>{items}</ul>" if items else ""
+
+
 def _page(title: str, body: str, status: int = 200) -> HTMLResponse:
-    style = "body{font:16px system-ui;margin:2rem auto;max-width:46rem;color:#222;background:#fff}"
     return HTMLResponse(
-        f"<!doctype html><title>{html.escape(title)}</title><style>{style}</style><h1>{html.escape(title)}</h1>{body}",
+        '<!doctype html><html lang="en"><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{html.escape(title)}</title><style>{STYLE}</style><h1>{html.escape(title)}</h1>{body}",
         status_code=status,
     )
 

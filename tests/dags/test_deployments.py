@@ -1,0 +1,89 @@
+"""The files for containers and Kubernetes: valid by their own tools, and in step with what `make up` starts."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+PROJECT = Path(__file__).resolve().parents[2]
+CONTAINERS, KUBERNETES = PROJECT / "infra" / "containers", PROJECT / "infra" / "kubernetes"
+NEEDED = {
+    "AIRFLOW_HOME", "AIRFLOW__CORE__DAGS_FOLDER", "AIRFLOW__CORE__PLUGINS_FOLDER", "AIRFLOW__CORE__LOAD_EXAMPLES",
+    "AIRFLOW__CORE__EXECUTOR", "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS",
+    "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE", "AIRFLOW__CORE__EXECUTION_API_SERVER_URL",
+    "AIRFLOW__API__BASE_URL", "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW_CONN_SPARK_DEFAULT",
+}  # fmt: skip
+
+
+def _tool(name: str) -> str:
+    """A tool of this environment or of the machine; without it the test is skipped."""
+    path = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
+    return path or pytest.skip(f"{name} is not installed")
+
+
+def _run(*words: str, given: str | None = None) -> str:
+    done = subprocess.run(words, input=given, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def _documents() -> list[dict[str, Any]]:
+    return [one for file in sorted(KUBERNETES.glob("*.yaml")) for one in yaml.safe_load_all(file.read_text())]
+
+
+def test_hadolint_finds_nothing_in_the_dockerfile() -> None:
+    _run(_tool("hadolint"), "--failure-threshold", "warning", str(CONTAINERS / "Dockerfile"))
+
+
+def test_compose_follows_its_specification() -> None:
+    _run(_tool("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", str(CONTAINERS / "compose.yaml"))
+
+
+def test_kubernetes_knows_every_field(tmp_path: Path) -> None:
+    validate = _tool("kubernetes-validate")
+    rendered = tmp_path / "all.yaml"
+    rendered.write_text(_run(_tool("kubectl"), "kustomize", str(KUBERNETES)))
+    for file in (rendered, KUBERNETES / "stage-job.yaml"):
+        _run(validate, "--version", "1.33", "--strict", str(file))
+
+
+def test_all_deployments_start_the_same_components_with_the_same_settings() -> None:
+    """What `make up` starts and the tests run is what compose and Kubernetes start."""
+    sys.path.insert(0, str(PROJECT / "infra" / "airflow"))
+    try:
+        from environment import airflow_environment, places
+        from stack import COMPONENTS
+    finally:
+        sys.path.remove(str(PROJECT / "infra" / "airflow"))
+    assert set(airflow_environment(places(), 8080)) >= NEEDED
+
+    services = yaml.safe_load((CONTAINERS / "compose.yaml").read_text())["services"]
+    assert set(services) == {"database", "prepare", *COMPONENTS}
+    assert set(services["scheduler"]["environment"]) >= NEEDED
+
+    by_kind = {(one["kind"], one["metadata"]["name"]): one for one in _documents() if "metadata" in one}
+    pod = by_kind["Deployment", "airflow"]["spec"]["template"]["spec"]
+    started = {one["name"]: one["command"][2:] for one in pod["containers"]}
+    assert {name: command[1:] for name, command in started.items()} == COMPONENTS
+    settings = set(by_kind["ConfigMap", "tidegate"]["data"])
+    settings |= {one["name"] for one in pod["containers"][0]["env"]}
+    assert settings >= NEEDED
+
+
+def test_a_stage_gets_the_memory_that_its_pipeline_was_given() -> None:
+    """The job's limit is the process budget of flights; no container runs without a limit or as root."""
+    declared = yaml.safe_load((PROJECT / "dags" / "pipelines" / "flights" / "pipeline.yml").read_text())
+    job = yaml.safe_load((KUBERNETES / "stage-job.yaml").read_text())["spec"]["template"]["spec"]
+    assert job["containers"][0]["resources"]["limits"]["memory"] == declared["process_budget"].replace(" GiB", "Gi")
+    for one in _documents():
+        if "template" in one.get("spec", {}):
+            pod = one["spec"]["template"]["spec"]
+            assert pod["securityContext"]["runAsNonRoot"] is True
+            for container in pod["containers"] + pod.get("initContainers", []):
+                assert "memory" in container["resources"]["limits"], container["name"]
