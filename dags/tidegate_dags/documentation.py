@@ -26,12 +26,29 @@ Results depend on the data alone, so an interval may be run again at any time an
 
 What came out: the tab *Reports* above, or *Details → Extra Links* of any task.
 
-* **Past intervals**: *Trigger → Backfill*, the first and the last logical date. Intervals run in order; one that fails
-  holds back those after it until its tasks are cleared and succeed.
+* **Past intervals**: *Trigger → Backfill*, the first and the last logical date (the hours at which the first and the
+  last interval begin), "Missing and Errored Runs", *Run Backfill*. ("Missing Runs" is refused, since intervals wait for
+  each other; "All Runs" does again what succeeded.) Intervals run in order; one that fails holds back those after it
+  until its tasks are cleared and succeed. Two at a time overlap where they may: while one is checked and published, the
+  next is ingested.
 * **One interval again**: clear its run. If its slack plan changes, clear *future* runs too.
 * **A stretch in one go**: *Trigger → Single run* with `from` and `to`: every stage handles the whole stretch in one
   application, with the same rows. Without `from` and `to` such a run takes the last interval that ended before its
   logical date (05:00 means 04:00 to 05:00, one less than in a backfill).
+* **Some stages only, or none**: `stages` skips the others; with `dry_run` nothing runs, and each task logs the command
+  that it would run.
+
+## When something is wrong
+
+A task that failed for good, and a scheduled run that is not done in time, raise an alert: an error in the log and a
+line on the Tidegate page (*Browse → Tidegate*, or the tab *Reports*), which names the stage, the interval, the queries
+and their promises. A broken promise alone is a warning of *check_quality*, not a failure: `expectations/policy.py` says
+what is which.
+
+## What it reads and writes
+
+Every table is an asset (*Assets* in the side bar): its producing and consuming tasks lead from the files to the marts,
+and each event of an asset carries the range of arrival time that it is about.
 
 ## What it answers
 

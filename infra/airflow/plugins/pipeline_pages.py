@@ -137,7 +137,7 @@ def _promise(one: dict[str, Any]) -> str:
         mark, tone, promised, measured = "–", "", "", "no window is final yet"
     else:
         kept = one["success"]
-        mark, tone = ("✓", "good") if kept else ("✗", "bad")
+        mark, tone = ("✓", "good") if kept else ("…", "open") if one["warming_up"] else ("✗", "bad")
         promised, measured = f"{one['promised']:.1%}", f"{one['measured']:.1%}"
     note = " (warming up)" if one["warming_up"] else ""
     cells = (html.escape(text) for text in (one["query"], one["promise"], promised, measured + note))
