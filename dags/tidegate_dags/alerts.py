@@ -15,6 +15,9 @@ from typing import Any
 
 from airflow.sdk import AsyncCallback, DeadlineAlert, DeadlineReference
 
+from tidegate_dags.declaration import parse_instant
+from tidegate_dags.run_range import RangeError
+
 MOST_ALERTS = 200
 _NAMED = 5
 
@@ -24,9 +27,13 @@ _log = logging.getLogger(__name__)
 def failed(context: Any) -> None:
     """A task failed for good: say so, with the promises that the interval's judgement names."""
     task = context["ti"]
-    start, end = context.get("data_interval_start"), context.get("data_interval_end")
+    params = context.get("params") or {}
+    start = _instant(params.get("from")) or context.get("data_interval_start")
+    end = _instant(params.get("to")) or context.get("data_interval_end")
     documents = _documents(task.dag_id)
     text = f"Stage {task.task_id} of pipeline {task.dag_id} failed for the interval {_span(start, end)}."
+    if isinstance(context.get("exception"), RangeError):
+        text += f" {context['exception']}"
     broken = _broken(documents, start) if task.task_id == "check_quality" else []
     if broken:
         text += " " + " ".join(broken)
@@ -97,6 +104,10 @@ def _broken(documents: Path, start: datetime | None) -> list[str]:
     own = [row for row in found if row["interval"].startswith(label)] or found
     said = [f"{row['query'] or row['table']}: {row['detail']}." for row in own[:_NAMED]]
     return [*said, f"And {len(own) - _NAMED} more."] if len(own) > _NAMED else said
+
+
+def _instant(given: Any) -> datetime | None:
+    return parse_instant(given) if given else None
 
 
 def _span(start: Any, end: Any) -> str:

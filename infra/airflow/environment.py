@@ -111,6 +111,15 @@ def warm_environment(at: Places, path: str) -> dict[str, str]:
     }
 
 
+def database(at: Places) -> str:
+    """Airflow's metadata: TIDEGATE_DATABASE, like postgresql+psycopg2://user:password@host/name, or a file of SQLite.
+
+    For PostgreSQL its drivers have to be there: ``pip install psycopg2-binary asyncpg``.
+    """
+    # SQLite waits for a lock instead of failing after five seconds: the machine may be busy.
+    return os.environ.get("TIDEGATE_DATABASE") or f"sqlite:///{at.airflow / 'airflow.db'}?timeout=60"
+
+
 def airflow_environment(at: Places, port: int) -> dict[str, str]:
     """What the components of Airflow find, for the API server at ``port`` of this machine only."""
     spark = spark_environment(at)
@@ -132,8 +141,7 @@ def airflow_environment(at: Places, port: int) -> dict[str, str]:
         # Forked ahead, each some 100 MB; the pool lets one Spark application run at a time anyway.
         "AIRFLOW__CORE__PARALLELISM": "2",
         "AIRFLOW__CORE__DEFAULT_TIMEZONE": "utc",
-        # Wait for a lock instead of failing after five seconds: the machine may be busy.
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{at.airflow / 'airflow.db'}?timeout=60",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database(at),
         # One user; her password is generated into a file that only its owner reads.
         "AIRFLOW__CORE__AUTH_MANAGER": "airflow.api_fastapi.auth.managers.simple.simple_auth_manager.SimpleAuthManager",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin",

@@ -103,6 +103,20 @@ def test_a_failure_names_the_promise(
     assert "elsewhere" not in alert["text"]
 
 
+def test_a_failure_names_the_stretch_that_was_asked_for(
+    airflow_home: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tidegate_dags import alerts
+    from tidegate_dags.run_range import RangeError
+
+    monkeypatch.setenv("TIDEGATE_WAREHOUSE", str(tmp_path))
+    params = {"from": "2013-02-08T10:30:00Z", "to": "2013-02-08T12:00:00Z"}
+    task = SimpleNamespace(task_id="ingest", dag_id="flights")
+    alerts.failed({**HOUR, "params": params, "ti": task, "exception": RangeError("`from` is no bound.")})
+    (alert,) = _alerts(tmp_path)
+    assert alert["text"].endswith("for the interval [2013-02-08T10:30, 2013-02-08T12:00). `from` is no bound.")
+
+
 def test_a_late_run_names_what_is_not_fresh(flights: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The deadline of the DAG calls what the triggerer can import, and a backfill that takes its turn is not late."""
     from tidegate_dags import alerts
