@@ -72,9 +72,11 @@ def _tables(text: str, stage: Stage, declaration: Declaration) -> list[Asset]:
 
 
 def _expanded(pattern: str, stage: Stage, declaration: Declaration) -> Sequence[str]:
-    """``events_<stream>`` → one name a stream; histories and answers only where there are any."""
+    """``events_<stream>`` → one name a stream; histories, their groups and answers only where there are any."""
     if pattern.startswith("history_samples"):
         return [pattern.replace("<stream>", stream) for stream in declaration.histories]
+    if pattern == "history_groups":
+        return [pattern] if declaration.grouped_histories else []
     if "<stream>" in pattern:
         return [pattern.replace("<stream>", stream) for stream in declaration.streams]
     if "<query>" in pattern:

@@ -30,7 +30,7 @@ class DeclaredQuery:
     def kind(self) -> Literal["aggregate", "top_k"]:
         """Which stage answers it: LIMIT and QUALIFY are what the language has for top-k alone.
 
-        >>> DeclaredQuery("q", "", "SELECT a FROM s [1 HOUR] ORDER BY a -- no LIMIT\n").kind
+        >>> DeclaredQuery("q", "", "SELECT a FROM s [1 HOUR] ORDER BY a -- no LIMIT").kind
         'aggregate'
         """
         return "top_k" if re.search(r"\b(limit|qualify)\b", _code(self.sql), re.IGNORECASE) else "aggregate"
@@ -39,7 +39,7 @@ class DeclaredQuery:
     def promise(self) -> str:
         """ERROR or ACCURACY as written, empty if nothing is promised.
 
-        >>> DeclaredQuery("q", "", "SELECT a FROM s [1 HOUR]\nERROR 10 % EVERY 1 HOUR").promise
+        >>> DeclaredQuery("q", "", "SELECT a FROM s [1 HOUR] ERROR 10 % EVERY 1 HOUR").promise
         'ERROR 10 %'
         """
         found = re.search(r"\b(error|accuracy)\s+[\d.]+\s*%", _code(self.sql), re.IGNORECASE)
@@ -58,6 +58,7 @@ class Declaration:
     interval: timedelta
     streams: tuple[str, ...]
     histories: tuple[str, ...]
+    grouped_histories: tuple[str, ...]
     queries: tuple[DeclaredQuery, ...]
 
     @property
@@ -65,7 +66,7 @@ class Declaration:
         """The cron expression whose fires are the interval's bounds.
 
         >>> from dataclasses import replace
-        >>> hourly = Declaration(Path("."), "x", "", "", datetime(2013, 1, 1), timedelta(hours=1), (), (), ())
+        >>> hourly = Declaration(Path("."), "x", "", "", datetime(2013, 1, 1), timedelta(hours=1), (), (), (), ())
         >>> [replace(hourly, interval=timedelta(minutes=length)).cron for length in (60, 15, 1440)]
         ['0 * * * *', '*/15 * * * *', '0 0 * * *']
         """
@@ -88,6 +89,9 @@ def read_declaration(folder: Path) -> Declaration:
     missing = [key for key in ("name", "owner", "start", "interval") if key not in (declared or {})]
     if missing:
         raise ValueError(f"{path}: {', '.join(missing)} missing; `tidegate validate {folder}` names every mistake")
+    histories = {
+        name: of["history"] for name, of in (declared.get("streams") or {}).items() if (of or {}).get("history")
+    }
     return Declaration(
         folder=folder,
         name=declared["name"],
@@ -96,7 +100,8 @@ def read_declaration(folder: Path) -> Declaration:
         start=parse_instant(declared["start"]),
         interval=_duration(declared["interval"], path),
         streams=tuple(declared.get("streams") or ()),
-        histories=tuple(name for name, of in (declared.get("streams") or {}).items() if (of or {}).get("history")),
+        histories=tuple(histories),
+        grouped_histories=tuple(name for name, of in histories.items() if of.get("group_by")),
         queries=tuple(_read_query(file) for file in sorted((folder / "queries").glob("*.sql"))),
     )
 

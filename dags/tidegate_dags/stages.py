@@ -83,7 +83,7 @@ STAGES = (
         after=("ingest",),
         waits_for_previous=True,
         reads="`events_<stream>`, `window_plan`, `history_passes` of the intervals before",
-        writes="`history_leaves`, `history_samples_<stream>`",
+        writes="`history_leaves`, `history_groups`, `history_samples_<stream>`",
         guarantees="exact counts, sums and extremes per leaf; a sample that depends on the tuples, not on the run",
         page="report",
     ),
