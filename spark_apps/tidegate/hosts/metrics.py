@@ -49,7 +49,7 @@ class ProcessMeter:
     """Samples the process tree in a thread of its own; ``peak_bytes`` is the largest sum seen."""
 
     def __init__(self, every_s: float = 0.5):
-        self.peak_bytes = 0
+        self._seen_bytes = 0
         self._every_s = every_s
         self._root = application_root()
         self._stop = threading.Event()
@@ -58,7 +58,17 @@ class ProcessMeter:
     def _sample(self) -> None:
         # A look walks the pages of every process: a short stage is looked at once, at its end.
         while not self._stop.wait(self._every_s):
-            self.peak_bytes = max(self.peak_bytes, tree_bytes(self._root))
+            self._look()
+
+    def _look(self) -> None:
+        self._seen_bytes = max(self._seen_bytes, tree_bytes(self._root))
+
+    @property
+    def peak_bytes(self) -> int:
+        """The largest sum seen so far; looked at now if nothing was."""
+        if self._seen_bytes == 0:
+            self._look()
+        return self._seen_bytes
 
     def __enter__(self) -> ProcessMeter:
         self._thread.start()
@@ -67,4 +77,4 @@ class ProcessMeter:
     def __exit__(self, *exc: object) -> None:
         self._stop.set()
         self._thread.join()
-        self.peak_bytes = max(self.peak_bytes, tree_bytes(self._root))
+        self._look()
