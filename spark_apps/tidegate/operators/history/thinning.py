@@ -124,11 +124,17 @@ def relabel_rows(rows: pa.Table, decided: Pass, keys: tuple[str, ...] = LEAF_KEY
     Rows that come to lie in one leaf are added up within their interval, never across intervals: an interval may be
     written anew at any time, and its rows depend on its own tuples alone.
     """
-    start, end = decided.relabel(instants_us(rows.column("leaf_start")), instants_us(rows.column("leaf_end")))
+    before_start, before_end = instants_us(rows.column("leaf_start")), instants_us(rows.column("leaf_end"))
+    start, end = decided.relabel(before_start, before_end)
     for name, values in (("leaf_start", start), ("leaf_end", end)):
         index = rows.schema.get_field_index(name)
         rows = rows.set_column(index, rows.schema.field(index), pa.array(values).cast(rows.schema.field(index).type))
-    return add_up(rows, keys)
+    # Most leaves stay as they are: only those that others have joined are added up.
+    grown = np.isin(start, start[(start != before_start) | (end != before_end)])
+    if not grown.any():
+        return rows.sort_by([(key, "ascending") for key in keys])
+    parts = [rows.filter(pa.array(~grown)), add_up(rows.filter(pa.array(grown)), keys)]
+    return pa.concat_tables(parts).sort_by([(key, "ascending") for key in keys])
 
 
 def instants_us(column: pa.ChunkedArray | pa.Array) -> Int64s:
