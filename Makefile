@@ -59,6 +59,7 @@ bench: setup ## Measure what the README claims: the window planner, the learnt e
 	@$(BIN)/python -m infra.benchmarks.top_k.operator
 	@$(BIN)/python -m infra.benchmarks.top_k --engines numpy tidegate duckdb:panes spark_batch:panes --warm
 	@$(BIN)/python -m infra.benchmarks.slack --seeds 2 --hours 24
+	@$(BIN)/python -m infra.benchmarks.history --tuples 20000000 --capacity 800000
 	@$(BIN)/python -m infra.benchmarks.join_aggregate --engines numpy tidegate duckdb:delta spark_batch:delta --warm
 
 lint: setup ## Check style, types and the direction of imports
