@@ -13,12 +13,13 @@ export PYTHONPATH := $(CURDIR):$(CURDIR)/spark_apps
 
 BIN := .venv/bin
 PIPELINE := dags/pipelines/flights
+SQL_PORT ?= 10000
 # The demo's days: the storm of 8 and 9 February 2013, and the day before it. Airflow runs the last intervals.
 DEMO_FROM := 2013-02-07T00
 DEMO_AIRFLOW_FROM ?= 2013-02-09T22
 DEMO_TO := 2013-02-10T00
 
-.PHONY: help setup demo up down test test-slow figures bench lint format lock clean
+.PHONY: help setup demo up down sql test test-slow figures bench lint format lock clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +44,9 @@ up: setup ## Start Airflow and leave it running; prints where it is and where it
 
 down: setup ## Stop Airflow; nothing stays behind
 	@$(BIN)/python infra/airflow/stack.py down
+
+sql: setup ## Serve the tables and marts to DBeaver, Superset, notebooks (127.0.0.1:10000, SQL_PORT=N), until Ctrl-C
+	@$(BIN)/tidegate sql $(PIPELINE) --warehouse $(TIDEGATE_WAREHOUSE) --port $(SQL_PORT)
 
 test: setup ## Run the tests (about 22 minutes on two cores)
 	@$(BIN)/python -m pytest

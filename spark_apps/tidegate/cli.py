@@ -157,6 +157,19 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--output", type=Path, metavar="FILE", help="default: <warehouse>/<pipeline>/_docs/report.html")
     report.set_defaults(action=_report)
 
+    sql = _command(
+        commands,
+        "sql",
+        "serve every table and mart to SQL clients (JDBC, HiveServer2) on this machine, until stopped",
+        "tidegate sql dags/pipelines/flights --warehouse warehouse\n"
+        "  tidegate sql dags/pipelines/flights --warehouse warehouse --duckdb > views.sql && duckdb -init views.sql",
+    )
+    sql.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR")
+    sql.add_argument("--warehouse", type=Path, required=True, metavar="DIR")
+    sql.add_argument("--port", type=int, default=10000, metavar="N", help="on 127.0.0.1 (default 10000)")
+    sql.add_argument("--duckdb", action="store_true", help="serve nothing: print views over the files for DuckDB")
+    sql.set_defaults(action=_sql)
+
     completion = _command(
         commands,
         "completion",
@@ -259,6 +272,19 @@ def _report(arguments: argparse.Namespace) -> None:
     from tidegate.declarations import load_pipeline
 
     print(report(load_pipeline(arguments.pipeline), arguments.warehouse, arguments.output))
+
+
+def _sql(arguments: argparse.Namespace) -> None:
+    from tidegate.apps.sql_door import serve
+    from tidegate.apps.sql_relations import duckdb_script
+    from tidegate.declarations import load_pipeline
+    from tidegate.hosts.warehouse import Warehouse
+
+    pipeline = load_pipeline(arguments.pipeline)
+    if arguments.duckdb:
+        print(duckdb_script(Warehouse(arguments.warehouse, pipeline)))
+    else:
+        serve(pipeline, arguments.warehouse, arguments.port)
 
 
 if __name__ == "__main__":

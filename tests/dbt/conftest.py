@@ -5,13 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
+from dbt.contracts.graph.manifest import Manifest
+from tests.dbt.parsing import parse
 from tests.dbt.sensors import Published, sensors
 from tests.dbt.warehouse_rows import fill_warehouse
 
+from tidegate.apps.dbt_project import render_project
 from tidegate.hosts.context import RunContext
 from tidegate.hosts.intervals import intervals_between
+from tidegate.hosts.warehouse import Warehouse
 
 
 @pytest.fixture(scope="session")
@@ -26,3 +31,23 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Published]:
         result = Published(context, intervals)
         result.publish()
         yield result
+
+
+@pytest.fixture(scope="session")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    """A warehouse without a table."""
+    return Warehouse(tmp_path_factory.mktemp("warehouse"), sensors())
+
+
+@pytest.fixture(scope="session")
+def project(warehouse: Warehouse) -> Path:
+    """The pipeline's own dbt project."""
+    folder = warehouse.folder / "project"
+    render_project(warehouse, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def manifest(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Manifest:
+    """What dbt knows of it."""
+    return parse(project, tmp_path_factory.mktemp("parsed"))

@@ -8,40 +8,13 @@ from pathlib import Path
 import pytest
 import yaml
 from dbt.artifacts.resources.types import NodeType
-from dbt.cli.main import dbtRunner
 from dbt.contracts.graph.manifest import Manifest
+from tests.dbt.parsing import parse
 from tests.dbt.sensors import sensors
 
 from tidegate.apps.dbt_project import render_project, spark_type, template_folder
 from tidegate.declarations.tables import tables
 from tidegate.hosts.warehouse import Warehouse
-
-
-def parse(project: Path, scratch: Path) -> Manifest:
-    """The manifest of a project; any warning or deprecation is an error."""
-    flags = ["--target-path", str(scratch / "target"), "--log-path", str(scratch / "logs"), "--log-level", "none"]
-    paths = ["--project-dir", str(project), "--profiles-dir", str(project), "--no-partial-parse"]
-    parsed = dbtRunner().invoke(["--warn-error", "parse", *paths, *flags])
-    assert parsed.success, parsed.exception
-    assert isinstance(parsed.result, Manifest)
-    return parsed.result
-
-
-@pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
-    return Warehouse(tmp_path_factory.mktemp("warehouse"), sensors())
-
-
-@pytest.fixture(scope="module")
-def project(warehouse: Warehouse) -> Path:
-    folder = warehouse.folder / "project"
-    render_project(warehouse, folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def manifest(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Manifest:
-    return parse(project, tmp_path_factory.mktemp("parsed"))
 
 
 def test_the_repositorys_project_parses_by_itself(tmp_path: Path) -> None:
@@ -101,12 +74,15 @@ def test_every_built_mart_has_an_enforced_contract(manifest: Manifest) -> None:
             assert all(column.data_type for column in node.columns.values()), node.name
 
 
-def test_a_wide_mart_is_documented_from_its_query(manifest: Manifest) -> None:
-    wide = manifest.nodes["model.tidegate.answers_levels_by_sensor"]
-    assert "How high the water stands." in wide.description
-    assert "{{ braces }}" in wide.description
-    assert sensors().query("levels_by_sensor").text in wide.description
-    assert wide.columns["level"].description == "`avg(level)` over the window."
+@pytest.mark.parametrize("prefix", ["answers_", "stg_answers_", "stg_truth_"])
+def test_what_a_query_writes_is_documented_from_its_sql_file(manifest: Manifest, prefix: str) -> None:
+    for query in sensors().queries:
+        model = manifest.nodes[f"model.tidegate.{prefix}{query.id}"]
+        assert query.description.strip() in model.description
+        assert query.text in model.description
+        assert {output.name for output in query.outputs} <= set(model.columns)
+    level = manifest.nodes[f"model.tidegate.{prefix}levels_by_sensor"].columns["level"]
+    assert level.description == "`avg(level)` over the window."
 
 
 def test_declared_descriptions_reach_the_columns(manifest: Manifest) -> None:
@@ -134,6 +110,16 @@ def test_one_macro_a_file_each_with_a_comment() -> None:
         text = path.read_text()
         assert re.findall(r"{%-? (?:macro|test) (\w+)\(", text) == [path.stem]
         assert text.startswith("{#"), path.name
+
+
+def test_every_macro_is_tested_by_itself() -> None:
+    folder = template_folder()
+    kinds = {"macros": folder / "macros", "generic tests": folder / "tests" / "generic"}
+    tested = {path.stem.removeprefix("macro_") for path in (folder / "tests" / "macros").glob("*.sql")}
+    # This one reads files by path; it is run there against a plain recalculation.
+    tested |= set(re.findall(r"history_estimate", (Path(__file__).parent / "test_publish.py").read_text()))
+    for kind, where in kinds.items():
+        assert {path.stem for path in where.glob("*.sql")} <= tested, kind
 
 
 def test_every_model_has_its_own_yml() -> None:

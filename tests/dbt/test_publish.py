@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import duckdb
@@ -191,15 +192,26 @@ def by_hand(published: Published, *command: str) -> str:
 
 
 def test_units_of_models_and_macros_hold(published: Published) -> None:
-    said = by_hand(published, "build", "--exclude-resource-type", "test")
+    code_only = ["resource_type:model", "resource_type:unit_test", "tag:macro"]
+    said = by_hand(published, "build", "--indirect-selection", "empty", "--select", *code_only)
     passed = re.findall(r"PASS \w+::(\w+)", said)
     assert len(passed) == len(set(passed)) >= 11
+    macros = {path.stem for path in (template_folder() / "tests" / "macros").glob("*.sql")}
+    assert set(re.findall(r"PASS (macro_\w+)", said)) == macros
 
 
 def test_published_marts_can_be_asked_by_dbt(published: Published) -> None:
-    question = "select count(*) as answers from {{ ref('answers') }}"
+    instant = published.intervals[1].start + timedelta(minutes=15)
+    known = "answers_as_of('highest', \"timestamp '" + f"{instant:%Y-%m-%d %H:%M:%S}" + "'\")"
+    question = (
+        "select (select count(*) from {{ ref('answers') }}) as answers, count(*) as known from ({{ " + known + " }})"
+    )
     said = by_hand(published, "show", "--output", "json", "--inline", question)
-    assert f'"answers": {len(mart(published, "answers"))}' in said
+    rows = mart(published, "answers")
+    then = [row for row in rows if row["query"] == "highest" and row["emitted_at"] <= instant]  # type: ignore[operator]
+    assert 0 < len(then) < len(rows)
+    assert f'"answers": {len(rows)}' in said
+    assert f'"known": {len(then)}' in said
 
 
 def test_the_past_can_be_asked_in_sql(published: Published) -> None:

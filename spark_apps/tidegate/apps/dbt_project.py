@@ -8,6 +8,7 @@ give equal files, so dbt parses only what changed, and the docs page is made ane
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from tidegate.hosts.warehouse import Warehouse
 
 SOURCE = "warehouse"
 _TEMPLATE = Path(__file__).resolve().parents[3] / "dbt"
+_HOPELESS_INTERVALS = 24
 _NOT_COPIED = {"target", "logs", "README.md", "__pycache__"}
 
 # Columns whose meaning models/docs.md says once for all models.
@@ -130,6 +132,8 @@ def _generated_files(warehouse: Warehouse) -> Files:
         names = [column["name"] for column in declaration["columns"]]
         sources.append({**declaration, "columns": [_without_tests(column) for column in declaration["columns"]]})
         sources[-1].pop("data_tests", None)
+        if table.startswith("events_"):
+            sources[-1]["config"] = _freshness(pipeline)
         files |= _model("staging", f"stg_{table}", declaration, names, f"source('{SOURCE}', '{table}')")
         if table.startswith("history_samples_"):
             files[f"models/staging/stg_{table}.sql"] = _samples_in_force(table, names)
@@ -140,14 +144,15 @@ def _generated_files(warehouse: Warehouse) -> Files:
         files |= _model("marts", table, declaration, names, f"ref('stg_{table}')")
     about = "The tables that the pipeline's own streams and queries name."
     source = {"name": SOURCE, "schema": SOURCE, "description": about, "tables": sources}
-    return files | _merged_sources(source)
+    return files | _merged_sources(source, _freshness(pipeline))
 
 
-def _merged_sources(own: Declaration) -> Files:
+def _merged_sources(own: Declaration, freshness: Declaration) -> Files:
     """A source may be declared once only: the pipeline's tables join those of the repository's project."""
     name = "models/staging/_sources.yml"
     declared = yaml.safe_load((template_folder() / name).read_text())
     common = declared["sources"][0]
+    next(table for table in common["tables"] if table["name"] == "run_metrics")["config"] = freshness
     common["tables"] = [*common["tables"], *own["tables"]]
     return {name: _yaml(declared)}
 
@@ -204,6 +209,16 @@ def _events(stream: Stream, table: str, schema: pa.Schema) -> Declaration:
         "description": _text(about, stream.description, grain="one row per accepted tuple."),
         "columns": _columns(schema, {c.name: _declared(stream, c.name) for c in stream.columns}),
         "data_tests": [_grain("interval", "event_id")],
+    }
+
+
+def _freshness(pipeline: Pipeline) -> Declaration:
+    """Of a table with rows in every interval: the newest one ended at most an interval ago, or something is late."""
+    minutes = math.ceil(pipeline.interval_s / 60)
+    limits = {"warn_after": 2 * minutes, "error_after": _HOPELESS_INTERVALS * minutes}
+    return {
+        "loaded_at_field": "to_timestamp(rpad(replace(`interval`, 'T', ''), 16, '0'), 'yyyy-MM-ddHHmmss')",
+        "freshness": {name: {"count": count, "period": "minute"} for name, count in limits.items()},
     }
 
 
@@ -278,20 +293,24 @@ def _answers(query: Query, kind: str, table: str, schema: pa.Schema) -> Declarat
     grain, tests = _answer_grain(query)
     return {
         "name": table,
-        "description": _text(about, grain=grain),
+        "description": _text(about, query.description, _asked(query), grain=grain),
         "columns": _columns(schema, _output_texts(query)),
         "data_tests": tests,
     }
 
 
 def _answers_mart(query: Query, schema: pa.Schema) -> Declaration:
-    asked = f"What was asked:\n\n```sql\n{query.text.strip()}\n```"
     where = f"The same rows are plain Parquet in the warehouse's table `answers_{query.id}`."
+    about = query.description or f"The answers of query `{query.id}`."
     grain, _ = _answer_grain(query)
     return {
-        "description": _text(query.description or f"The answers of query `{query.id}`.", asked, where, grain=grain),
+        "description": _text(about, _asked(query), where, grain=grain),
         "columns": _columns(schema, _output_texts(query)),
     }
+
+
+def _asked(query: Query) -> str:
+    return f"What was asked:\n\n```sql\n{query.text.strip()}\n```"
 
 
 def _answer_grain(query: Query) -> tuple[str, list[Declaration]]:

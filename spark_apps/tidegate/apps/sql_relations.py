@@ -1,0 +1,144 @@
+"""What an analyst can ask by SQL: the warehouse's tables and the published marts, with their meanings.
+
+Names are dbt's (``warehouse.<table>``, ``tidegate.<mart>``), columns are the declared ones, comments are the models'
+descriptions as dbt resolved them when it published last. Nothing is inferred from files, so a table without a partition
+is there and empty, and a partition from before a column was added has nulls in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidegate.apps.dbt_project import spark_type
+from tidegate.hosts.warehouse import Warehouse
+
+TABLES, MARTS = "warehouse", "tidegate"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its name, its type in Spark SQL, what it means."""
+
+    name: str
+    type: str
+    comment: str
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A table or mart: columns without the partition ``interval``, and the folder of its partitions."""
+
+    schema: str
+    name: str
+    columns: tuple[Column, ...]
+    comment: str
+    folder: Path
+
+    def labels(self) -> set[str]:
+        """Labels of the partitions that are there now."""
+        if not self.folder.is_dir():
+            return set()
+        return {p.name.removeprefix("interval=") for p in self.folder.iterdir() if p.name.startswith("interval=")}
+
+    def spark_ddl(self) -> str:
+        """CREATE TABLE over the folder, without partitions."""
+        columns = ", ".join(f"`{c.name}` {c.type} comment {_spark_text(c.comment)}" for c in self.columns)
+        return (
+            f"create table {self.schema}.`{self.name}` ({columns}, `interval` string) using parquet "
+            f"partitioned by (`interval`) comment {_spark_text(self.comment)} "
+            f"location {_spark_text(str(self.folder))}"
+        )
+
+    def duckdb_ddl(self) -> str:
+        """CREATE VIEW over the files, with comments; of a relation without files, a view without rows."""
+        name = f'{self.schema}."{self.name}"'
+        if any(self.folder.glob("interval=*/*.parquet")):
+            files = _duckdb_text(f"{_duckdb_glob(self.folder)}/interval=*/*.parquet")
+            partitions = "hive_partitioning = true, hive_types_autocast = false, union_by_name = true"
+            source = f"SELECT * FROM read_parquet({files}, {partitions})"
+        else:
+            typed = [(c.name, _DUCKDB.get(c.type, "MAP(VARCHAR, DOUBLE)")) for c in self.columns]
+            nulls = ", ".join(f'NULL::{kind} AS "{column}"' for column, kind in [*typed, ("interval", "VARCHAR")])
+            source = f"SELECT {nulls} WHERE false"
+        return f"CREATE OR REPLACE VIEW {name} AS {source};\nCOMMENT ON VIEW {name} IS {_duckdb_text(self.comment)};\n"
+
+
+_DUCKDB = {
+    "string": "VARCHAR",
+    "bigint": "BIGINT",
+    "double": "DOUBLE",
+    "boolean": "BOOLEAN",
+    "timestamp": "TIMESTAMPTZ",
+    "date": "DATE",
+}
+
+
+def manifest_path(warehouse: Warehouse) -> Path:
+    """Where dbt left what it knows of the models when the stage publish ran last."""
+    return warehouse.folder / "_dbt" / "target" / "manifest.json"
+
+
+def relations(warehouse: Warehouse) -> list[Relation]:
+    """Every table that the pipeline declares, and every mart of the last publication (none before the first)."""
+    path = manifest_path(warehouse)
+    manifest = json.loads(path.read_text()) if path.is_file() else {"sources": {}, "nodes": {}}
+    described = {source["name"]: source for source in manifest["sources"].values()}
+    tables = [_table(warehouse, TABLES, table, described.get(table)) for table in warehouse.tables()]
+    marts = [
+        _mart(warehouse, node)
+        for node in manifest["nodes"].values()
+        if node["resource_type"] == "model" and "marts" in node["fqn"]
+    ]
+    return [*tables, *sorted((mart for mart in marts if mart is not None), key=lambda mart: mart.name)]
+
+
+def duckdb_script(warehouse: Warehouse) -> str:
+    """SQL that gives DuckDB a view over every table and mart."""
+    views = [relation.duckdb_ddl() for relation in relations(warehouse)]
+    return "\n".join([f"CREATE SCHEMA IF NOT EXISTS {TABLES};\nCREATE SCHEMA IF NOT EXISTS {MARTS};\n", *views])
+
+
+def _table(warehouse: Warehouse, schema: str, table: str, node: dict[str, Any] | None) -> Relation:
+    meanings = _meanings(node)
+    columns = [Column(f.name, spark_type(f.type), meanings.get(f.name, "")) for f in warehouse.schema(table)]
+    return Relation(schema, table, tuple(columns), _comment(node), warehouse.folder / table)
+
+
+def _mart(warehouse: Warehouse, node: dict[str, Any]) -> Relation | None:
+    """A built mart has files of its own; a wide one is the warehouse's table of the same name, if it still is there."""
+    name = node["name"]
+    if node["config"]["materialized"] != "table":
+        return _table(warehouse, MARTS, name, node) if name in warehouse.tables() else None
+    columns = _without_interval(node["columns"].values())
+    return Relation(MARTS, name, columns, _comment(node), warehouse.folder / "_dbt" / "marts" / name)
+
+
+def _without_interval(columns: Iterable[dict[str, Any]]) -> tuple[Column, ...]:
+    return tuple(
+        Column(c["name"], c["data_type"], c["description"].strip()) for c in columns if c["name"] != "interval"
+    )
+
+
+def _meanings(node: dict[str, Any] | None) -> dict[str, str]:
+    return {} if node is None else {name: c["description"].strip() for name, c in node["columns"].items()}
+
+
+def _comment(node: dict[str, Any] | None) -> str:
+    return "" if node is None else node["description"].strip()
+
+
+def _spark_text(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _duckdb_text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _duckdb_glob(folder: Path) -> str:
+    """A folder as a pattern that matches it alone."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in str(folder))
