@@ -63,7 +63,12 @@ class Graph:
 
 
 def staging_that_does_not_read_exactly_one_source(g: Graph) -> list[str]:
-    return [k for k in g.in_layer("staging") if [g.layer(p) for p in g.parents(k)] != ["source"]]
+    """Samples look up, in their staging model, the leaf that says which of their rows still count."""
+    leaves = "model.tidegate.stg_history_leaves"
+    read = {
+        k: [p for p in g.parents(k) if "stg_history_samples_" not in k or p != leaves] for k in g.in_layer("staging")
+    }
+    return [k for k, parents in read.items() if [g.layer(p) for p in parents] != ["source"]]
 
 
 def sources_without_exactly_one_staging_model(g: Graph) -> list[str]:

@@ -180,6 +180,9 @@ def test_duckdb_gets_every_table_and_mart_as_a_view(published: Published) -> Non
 
 def test_before_the_first_publication_there_are_tables_and_no_marts(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path / "a [b]* 'c'", sensors())
+    with pytest.raises(UserError, match="no tables of pipeline sensors"):
+        duckdb_script(warehouse)
+    warehouse.folder.mkdir(parents=True)
     empty = relations(warehouse)
     assert [relation.name for relation in empty] == warehouse.tables()
     start = sensors().start

@@ -24,7 +24,7 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from tidegate.apps.sql_relations import MARTS, TABLES, Relation, manifest_path, relations
+from tidegate.apps.sql_relations import MARTS, TABLES, Relation, manifest_path, relations, require_tables
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline
 from tidegate.hosts.warehouse import Warehouse
@@ -102,8 +102,7 @@ def serve(
 ) -> None:
     """Serve until interrupted or terminated. UserError if there is no warehouse, or the port is taken."""
     warehouse = Warehouse(root, pipeline)
-    if not warehouse.folder.is_dir():
-        raise UserError(f"no tables of pipeline {pipeline.name} in {warehouse.root}: run it first (tidegate run …)")
+    require_tables(warehouse)
     _require_free(port)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     scratch = Path(tempfile.mkdtemp(prefix="tidegate-sql-"))
