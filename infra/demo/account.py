@@ -240,7 +240,8 @@ def print_memory(console: Console, account: Account) -> None:
         filled = min(round(share * 20), 20)
         bar = f"[{'green' if share <= 1 else 'red'}]{'█' * filled}[/][dim]{'░' * (20 - filled)}[/dim] {share:.0%}"
         memory.add_row(name, show_bytes(peak), show_bytes(budget), bar)
-    shares = ", ".join(f"{share:.0%} at level {level}" for level, share in account.level_shares().items())
+    said = {"infeasible": "below level C", **{level: f"at level {level}" for level in "ABC"}}
+    shares = ", ".join(f"{share:.0%} {said[level]}" for level, share in account.level_shares().items())
     section(
         console, "Memory", memory, f"Of the time {shares} (A: exact, B and C: within the promised error, C in turns)."
     )
