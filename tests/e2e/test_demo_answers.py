@@ -55,7 +55,7 @@ def pipeline() -> Pipeline:
 def test_the_demo_has_the_queries_that_are_checked_here(pipeline: Pipeline) -> None:
     assert [query.id for query in pipeline.queries] == QUERIES
     kinds = [query.kind for query in pipeline.queries]
-    assert {kind: kinds.count(kind) for kind in kinds} == {"aggregate": 4, "join_aggregate": 4, "top_k": 2}
+    assert {kind: kinds.count(kind) for kind in kinds} == {"aggregate": 4, "join_aggregate": 4, "top_k": 4}
 
 
 @pytest.mark.parametrize("stream", STREAMS)
