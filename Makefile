@@ -48,7 +48,7 @@ down: setup ## Stop Airflow; nothing stays behind
 sql: setup ## Serve the tables and marts to DBeaver, Superset, notebooks (127.0.0.1:10000, SQL_PORT=N), until Ctrl-C
 	@$(BIN)/tidegate sql $(PIPELINE) --warehouse $(TIDEGATE_WAREHOUSE) --port $(SQL_PORT)
 
-test: setup ## Run the tests (about 22 minutes on two cores)
+test: setup ## Run the tests (about 24 minutes on two cores)
 	@$(BIN)/python -m pytest
 
 test-slow: setup ## Run the tests that take minutes each and are not part of `make test`
