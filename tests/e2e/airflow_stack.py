@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,6 +51,18 @@ class TemporaryStack:
             text=True,
             timeout=timeout_s,
         )
+
+    @contextmanager
+    def running(self) -> Iterator[TemporaryStack]:
+        """The stack up, then down again with nothing left of it."""
+        up = self.command("up")
+        try:
+            assert up.returncode == 0, up.stdout + up.stderr
+            yield self
+        finally:
+            down = self.command("down")
+        assert down.returncode == 0, down.stdout + down.stderr
+        assert self.processes() == []
 
     def processes(self) -> list[str]:
         """Command lines of the processes that have this stack's folder in their environment or command line."""

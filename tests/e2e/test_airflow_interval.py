@@ -45,14 +45,8 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TemporaryStack]:
         text=True,
     )
     assert landed.returncode == 0, landed.stdout + landed.stderr
-    up = stack.command("up")
-    try:
-        assert up.returncode == 0, up.stdout + up.stderr
+    with stack.running():
         yield stack
-    finally:
-        down = stack.command("down")
-    assert down.returncode == 0, down.stdout + down.stderr
-    assert stack.processes() == []
 
 
 def landing_arguments(landing: Path) -> list[str]:

@@ -65,14 +65,8 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TemporaryStack]:
     (home / "spark_apps" / "tidegate" / "__init__.py").touch()
     (home / "spark_apps" / "tidegate" / "cli.py").write_text(STAND_IN)
     stack = TemporaryStack(state=tmp_path_factory.mktemp("state"), home=home)
-    up = stack.command("up")
-    try:
-        assert up.returncode == 0, up.stdout + up.stderr
+    with stack.running():
         yield stack
-    finally:
-        down = stack.command("down")
-    assert down.returncode == 0, down.stdout + down.stderr
-    assert stack.processes() == []
 
 
 def _ran(stack: TemporaryStack) -> list[tuple[str, str]]:

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 from infra.benchmarks.generator.randomness import Floats
+from infra.benchmarks.slack.replay import replayed
 from infra.benchmarks.slack.stream import HOUR_S, RANGE_S, Stream, Winners, hours_of, known_law_slack_s
 
-from tidegate.operators.accuracy import Needed, Promise, PromiseState, newest_law, promise_step
+from tidegate.operators.accuracy import Needed, Promise
 from tidegate.operators.accuracy.slack import least_covering
 from tidegate.operators.schedule import Int64s
 
 HORIZON_S = 180
 CHOSEN_EVERY_S = 60
 EVIDENCE_S = 12 * 3600
-SAMPLE_TUPLES = 20_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,25 +34,11 @@ class Course:
 def course(of: Stream, found: Winners, promise: Promise) -> Course:
     """A choice a minute from the tuples that have arrived and the windows that are final."""
     arrival_us = ((of.event_s + of.delay_s) * 1e6).astype(np.int64)
-    order = np.argsort(arrival_us, kind="stable")
-    arrival_us, delay_s = arrival_us[order], of.delay_s[order]
     # One window, one vote: all have k winners.
     needed = Needed(found.end_us, found.needed_s, np.ones(len(found.end_us)))
-    state, back_us = PromiseState.initial(promise), EVIDENCE_S * 1_000_000
     at_s = np.arange(CHOSEN_EVERY_S, len(of.theta_s) * HOUR_S, CHOSEN_EVERY_S)
-    slack_s, methods = np.empty(len(at_s)), []
-    for index, now_us in enumerate((at_s * 1_000_000).tolist()):
-        upto = np.searchsorted(arrival_us, now_us, side="right")
-        newest = slice(max(0, upto - SAMPLE_TUPLES), upto)
-        law = newest_law(arrival_us[newest], delay_s[newest], RANGE_S, promise.target)
-        unit_s = None if law is None else law.slack_s(promise.target, RANGE_S)
-        final_us = now_us - HORIZON_S * 1_000_000
-        first, last = np.searchsorted(needed.end_us, [final_us - back_us, final_us], side="right")
-        own = Needed(needed.end_us[first:last], needed.slack_s[first:last], needed.weight[first:last])
-        state, choice = promise_step(promise, state, now_us, own, unit_s)
-        slack_s[index] = choice.slack_s
-        methods.append(choice.method)
-    return Course(at_s.astype(np.float64), slack_s, methods)
+    choices = replayed(promise, RANGE_S, (arrival_us, of.delay_s), needed, at_s * 1_000_000, EVIDENCE_S)
+    return Course(at_s.astype(np.float64), np.array([c.slack_s for c in choices]), [c.method for c in choices])
 
 
 def kept_by_hour(found: Winners, slack_s: Floats, hours: int) -> Floats:

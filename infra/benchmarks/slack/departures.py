@@ -6,21 +6,22 @@ from dataclasses import dataclass
 
 import numpy as np
 from infra.benchmarks.generator.randomness import Floats
+from infra.benchmarks.slack.replay import replayed
 from infra.demo.land_flights import data_folder, departures
 
-from tidegate.operators.accuracy import Needed, Promise, PromiseState, newest_law, promise_step
+from tidegate.operators.accuracy import Needed, Promise
 from tidegate.operators.accuracy.slack import least_covering
 from tidegate.operators.schedule import Int64s
 
 RANGE_S, SLIDE_S, K_BEST = 3600, 600, 10
 HOUR_S, DAY_S, HORIZON_S = 3600, 86_400, 6 * 3600
-FIRST_SLACK_S, SAMPLE_TUPLES = 7200.0, 20_000
+FIRST_SLACK_S = 7200.0
 WARM_UP_DAYS = 7
 
 
 @dataclass(frozen=True, eq=False)
 class Year:
-    """Tuples by arrival, seconds since the first day began; the needed slacks of all true winners."""
+    """Tuples, by time since the first day began; the needed slacks of all true winners."""
 
     arrival_us: Int64s
     delay_s: Floats
@@ -49,10 +50,9 @@ def year() -> Year:
         ends.append(np.full(len(best), round(end * 1e6), np.int64))
         needed.append(np.maximum(arrival_s[best] - end, 0.0))
         weights.append(np.full(len(best), 1 / len(best)))
-    late = np.argsort(arrival_s, kind="stable")
     return Year(
-        (arrival_s[late] * 1e6).astype(np.int64),
-        np.maximum(arrival_s - event_s, 0.0)[late],
+        (arrival_s * 1e6).astype(np.int64),
+        np.maximum(arrival_s - event_s, 0.0),
         Needed(np.concatenate(ends), np.concatenate(needed), np.concatenate(weights)),
         int(event_s[-1] // DAY_S) + 1,
     )
@@ -71,18 +71,11 @@ class Kept:
 def kept(of: Year, target: float) -> Kept:
     """What the controller reaches with a promise for each day."""
     promise = Promise(target, DAY_S, HORIZON_S, offset_s=RANGE_S / 10)
-    state, hours = PromiseState.initial(promise), of.days * 24
-    slack_s = np.empty(hours)
-    for hour in range(hours):
-        now_us = hour * HOUR_S * 1_000_000
-        upto = int(np.searchsorted(of.arrival_us, now_us, side="right"))
-        newest = slice(max(0, upto - SAMPLE_TUPLES), upto)
-        law = newest_law(of.arrival_us[newest], of.delay_s[newest], RANGE_S, target)
-        final_us = now_us - HORIZON_S * 1_000_000
-        known = of.needed.between(final_us - (DAY_S + HOUR_S) * 1_000_000, final_us)
-        unit_s = None if law is None else law.slack_s(target, RANGE_S)
-        state, choice = promise_step(promise, state, now_us, known, unit_s, FIRST_SLACK_S)
-        slack_s[hour] = choice.slack_s
+    hours = of.days * 24
+    at_us = np.arange(hours) * HOUR_S * 1_000_000
+    tuples = of.arrival_us, of.delay_s
+    choices = replayed(promise, RANGE_S, tuples, of.needed, at_us, DAY_S + HOUR_S, FIRST_SLACK_S)
+    slack_s = np.array([choice.slack_s for choice in choices])
     hour = np.minimum(of.needed.end_us // (HOUR_S * 1_000_000), hours - 1)
     day = of.needed.end_us // (DAY_S * 1_000_000)
     hits = of.needed.weight * (of.needed.slack_s <= slack_s[hour])

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from infra.benchmarks.generator.randomness import Floats
+from infra.benchmarks.slack.replay import replayed
 
-from tidegate.operators.accuracy import Needed, Promise, PromiseState, newest_law, promise_step
+from tidegate.operators.accuracy import Needed, Promise
 from tidegate.operators.top_k.published import Arrival, Query
 
 SECOND_US = 1_000_000
-SAMPLE_TUPLES = 20_000
-"""As the calibrate stage has it."""
 STEPS, HALVINGS = 120, 40
 
 
@@ -50,24 +49,11 @@ def learnt_slack_s(
     range_s = query.width_us / SECOND_US
     promise = Promise(target, pool_s, horizon_s, confidence=None, offset_s=range_s / 10)
     event_us, arrival_us = (np.array([getattr(t, name) for t in stream]) for name in ("event_us", "arrival_us"))
-    order = np.argsort(arrival_us, kind="stable")
-    arrival_us, delay_s = arrival_us[order], (arrival_us - event_us)[order] / SECOND_US
-    state, slack_s, chosen_at, now_slack_s = PromiseState.initial(promise), np.empty(len(windows)), -1.0, first_s
-    for index, now_s in enumerate(end_s):
-        tick = now_s // every_s
-        if tick != chosen_at:
-            chosen_at = tick
-            now_us = round(tick * every_s * SECOND_US)
-            final_us = now_us - round(horizon_s * SECOND_US)
-            upto = int(np.searchsorted(arrival_us, now_us, side="right"))
-            newest = slice(max(0, upto - SAMPLE_TUPLES), upto)
-            law = newest_law(arrival_us[newest], delay_s[newest], range_s, target)
-            known = needed.between(final_us - round(pool_s * SECOND_US), final_us + 1)
-            unit_s = None if law is None else law.slack_s(target, range_s)
-            state, choice = promise_step(promise, state, now_us, known, unit_s, first_s)
-            now_slack_s = choice.slack_s
-        slack_s[index] = now_slack_s
-    return slack_s
+    ticks, chosen = np.unique(end_s // every_s, return_inverse=True)
+    at_us = np.round(ticks * every_s * SECOND_US).astype(np.int64)
+    tuples = arrival_us, (arrival_us - event_us) / SECOND_US
+    choices = replayed(promise, range_s, tuples, needed, at_us, pool_s, first_s)
+    return np.array([choice.slack_s for choice in choices])[chosen]
 
 
 def known_law_slack_s(query: Query, windows: range, theta_before_s: float, theta_s: float, step_s: float) -> Floats:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -21,11 +20,11 @@ import pyarrow.compute as pc
 from tidegate.apps.calibrate_slacks import NEEDED_ORDER, plan_slacks
 from tidegate.apps.calibrate_widths import judged_columns, learn_widths
 from tidegate.apps.launcher import launch
-from tidegate.declarations.models import Pipeline, Query, to_us
+from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.tables import TIMESTAMP
 from tidegate.hosts.answers import answer_rows, answer_windows, windows_of
 from tidegate.hosts.context import RunContext, StageRun
-from tidegate.hosts.intervals import Interval, interval_holding, labels_holding
+from tidegate.hosts.intervals import Interval, labels_holding
 from tidegate.hosts.planner import first_arrivals_us
 from tidegate.hosts.plans import Emissions, PlanHistory, asked
 from tidegate.hosts.session import suit_to_size
@@ -36,7 +35,7 @@ from tidegate.operators.accuracy import (
     needed_slack_on_grid,
     relative_error,
 )
-from tidegate.operators.schedule import Int64s, Schedule, ticks_between
+from tidegate.operators.schedule import Int64s, Schedule, instants_us, ticks_between
 
 STAGE = "calibrate"
 _QUERIES_AT_ONCE = 3
@@ -134,7 +133,7 @@ def _learn_query(
         stage.record(interval, query.id, rows_out=own.num_rows, peak_state_bytes=0)
     needed = pa.table({"query": [], "window_end": [], "event_id": [], "slack_s": [], "interval": []})
     if query.kind == "top_k":
-        slack_s = needed_slack(truth.column("arrival_us").to_numpy(), _us(truth.column("window_end")))
+        slack_s = needed_slack(truth.column("arrival_us").to_numpy(), instants_us(truth.column("window_end")))
         needed = pa.table(
             {
                 "query": pa.repeat(query.id, truth.num_rows),
@@ -172,7 +171,7 @@ def _needed_by_windows(
             "window_end": windows,
             "event_id": pa.nulls(len(ends_us), pa.string()),
             "slack_s": needed_slack_on_grid(errors, grid_s, query.error),
-            "interval": [interval_holding(pipeline, int(us) + horizon_us).label for us in ends_us],
+            "interval": labels_holding(pipeline, ends_us + horizon_us),
         }
     )
 
@@ -226,7 +225,7 @@ def _judge_query(
     truth_table, answers_table = f"truth_{query.id}", f"answers_{query.id}"
     # A window whose answer fell before the first interval that was ever answered was never asked.
     first = min(warehouse.labels(answers_table), default="~")
-    emitted = np.array([interval_holding(pipeline, int(us)).label for us in given.emit_us], dtype=object)
+    emitted = np.array(labels_holding(pipeline, given.emit_us), dtype=object)
     known = (emitted >= first).astype(bool)
     if not known.any():
         return []
@@ -249,7 +248,7 @@ def _judge_query(
         metric = "relative_error"
         kept = None if query.error is None else values <= query.error + 1e-12
     widths = windows_of(query, plans, given).widths_s
-    horizon = timedelta(seconds=pipeline.horizon_s)
+    learnt_in = labels_holding(pipeline, ends_us + horizon_us)
     rows = []
     for i, end in enumerate(windows.to_pylist()):
         rows.append(
@@ -262,7 +261,7 @@ def _judge_query(
                 "kept": None if kept is None else bool(kept[i]),
                 "slack_s": float(slack_us[i]) / 1e6,
                 "width_s": [(alias, float(width[i])) for alias, width in widths.items()],
-                "interval": interval_holding(pipeline, to_us(end + horizon)).label,
+                "interval": learnt_in[i],
             }
         )
     return rows
@@ -283,12 +282,12 @@ def _with_slots(
     rows = answer_windows(context, query, schedule, np.ones(len(schedule))).frame.toArrow()
     index = np.asarray(rows.column("window_index").to_numpy(), dtype=np.int64)
     ends_us = schedule.window_end_us[index]
-    labels = [interval_holding(pipeline, int(us) + horizon_us).label for us in ends_us]
+    labels = labels_holding(pipeline, ends_us + horizon_us)
     rows = rows.append_column("window_end", _instants(ends_us)).append_column("interval", pa.array(labels, pa.string()))
     if query.kind == "top_k" and "event_id" not in rows.schema.names:
         rows = rows.append_column("event_id", rows.column("_event_id"))
     regular = context.warehouse.read_arrow(table, [i.label for i in intervals])
-    regular = regular.filter(pa.array(_us(regular.column("window_end")) % every_us == 0))
+    regular = regular.filter(pa.array(instants_us(regular.column("window_end")) % every_us == 0))
     truth = pa.concat_tables([regular, rows.select(regular.schema.names).cast(regular.schema)])
     for interval in intervals:
         own = truth.filter(pc.equal(truth.column("interval"), interval.label))
@@ -298,10 +297,6 @@ def _with_slots(
 
 def _instants(microseconds: Int64s) -> pa.Array:
     return pa.array(microseconds, pa.int64()).cast(pa.timestamp("us")).cast(TIMESTAMP)
-
-
-def _us(instants: pa.ChunkedArray) -> Int64s:
-    return np.asarray(instants.cast(pa.int64()).to_numpy(), dtype=np.int64)
 
 
 if __name__ == "__main__":

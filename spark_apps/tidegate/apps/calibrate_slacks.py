@@ -17,7 +17,7 @@ from tidegate.hosts.context import RunContext, StageRun, previous_label
 from tidegate.hosts.intervals import Interval, interval_holding
 from tidegate.hosts.warehouse import Warehouse
 from tidegate.operators.accuracy import (
-    DelayLaw,
+    SAMPLE_TUPLES,
     Needed,
     Promise,
     PromiseState,
@@ -26,7 +26,7 @@ from tidegate.operators.accuracy import (
     promise_step,
 )
 from tidegate.operators.accuracy.promise import STATE_SCHEMA
-from tidegate.operators.schedule import Int64s
+from tidegate.operators.schedule import Int64s, instants_us
 
 PROMISES, DELAYS = "promises", "delays"
 """States: what each query's slack was chosen from; a sample of the newest tuples' delays."""
@@ -37,7 +37,6 @@ CONFIDENCE = 0.95
 """In this share of the periods the promise is to be kept."""
 EVIDENCE_S = 24 * 3600
 """Needed slacks of windows that became final within so many seconds are pooled: a day holds every hour of the day."""
-SAMPLE_TUPLES = 20_000
 _LEAST_SAMPLED_S = 1200
 NEEDED_ORDER = [(name, "ascending") for name in ("query", "window_end", "slack_s", "event_id")]
 
@@ -54,26 +53,24 @@ def plan_slacks(context: RunContext, stage: StageRun, intervals: Sequence[Interv
     pipeline, warehouse = context.pipeline, context.warehouse
     promised = [q for q in pipeline.queries if q.promised is not None]
     before = "" if context.cold_start else previous_label(pipeline, intervals[0])
-    laws = _laws(context, stage, intervals, before)
+    samples = _samples(context, stage, intervals, before)
     kept = warehouse.read_state(PROMISES, before)
-    states = {q.id: _restored(kept, q, promise_of(pipeline, q)) for q in promised}
+    promises = {q.id: promise_of(pipeline, q) for q in promised}
+    states = {query_id: _restored(kept, query_id, promise) for query_id, promise in promises.items()}
+    horizon_us = pipeline.horizon_s * 1_000_000
     needed = _needed(pipeline, warehouse, intervals, fresh, promised)
     for interval in intervals:
+        final_us = interval.end_us - horizon_us
+        units_s = _units_s({q.id: _asked_of_laws(q, promises[q.id]) for q in promised}, samples[interval])
         rows = []
         for query in promised:
-            promise = promise_of(pipeline, query)
-            newest = needed[query.id].between(
-                interval.end_us - _evidence_us(pipeline) - round(promise.horizon_s * 1e6),
-                interval.end_us - round(promise.horizon_s * 1e6),
-            )
-            unit_s = _unit_s(query, promise, laws[interval])
+            promise = promises[query.id]
+            newest = needed[query.id].between(final_us - _evidence_us(pipeline), final_us)
             state, choice = promise_step(
-                promise, states[query.id], interval.end_us, newest, unit_s, float(pipeline.initial_slack_s)
+                promise, states[query.id], interval.end_us, newest, units_s[query.id], float(pipeline.initial_slack_s)
             )
             states[query.id] = state
-            now = newest.between(
-                interval.start_us - round(promise.horizon_s * 1e6), interval.end_us - round(promise.horizon_s * 1e6)
-            )
+            now = newest.between(interval.start_us - horizon_us, final_us)
             rows.append(
                 {
                     "query": query.id,
@@ -89,7 +86,7 @@ def plan_slacks(context: RunContext, stage: StageRun, intervals: Sequence[Interv
         stage.commit.put_arrow(
             "slack_plan", interval, pa.Table.from_pylist(rows, schema=warehouse.schema("slack_plan"))
         )
-        stage.commit.put_state(PROMISES, interval, _saved(promised, states, pipeline))
+        stage.commit.put_state(PROMISES, interval, _saved(promises, states))
 
 
 def promise_of(pipeline: Pipeline, query: Query) -> Promise:
@@ -119,7 +116,7 @@ def _needed(
     # In one order, whatever runs the rows came from: sums of weights round alike.
     pool = pa.concat_tables([warehouse.read_arrow("needed_slack", earlier), fresh]).sort_by(NEEDED_ORDER)
     queries = np.array(pool.column("query").to_pylist(), dtype=object)
-    ends_us = np.asarray(pool.column("window_end").cast(pa.int64()).to_numpy(), dtype=np.int64)
+    ends_us = instants_us(pool.column("window_end"))
     slack_s = pool.column("slack_s").to_numpy()
     found = {}
     for query in promised:
@@ -136,19 +133,35 @@ def _weights(query: Query, ends_us: Int64s) -> np.ndarray:
     return np.asarray(1.0 / counts[inverse])
 
 
-def _unit_s(query: Query, promise: Promise, samples: Mapping[str, tuple[Int64s, np.ndarray]]) -> float | None:
-    """The slack that the law of all delays asks for: the longest of the streams'; None where one is not known."""
+Asked = tuple[str, float, float]
+"""Stream, range in seconds and target: what a law of delays is asked for."""
+
+
+def _asked_of_laws(query: Query, promise: Promise) -> list[Asked]:
+    """What the query asks of each of its streams."""
     target = promise.target if query.error is None else 1 - min(query.error, 0.99)
-    found = []
-    for stream, range_s in query.ranges_s().items():
-        law: DelayLaw | None = newest_law(*samples[stream], range_s, target)
-        if law is None:
-            return None
-        found.append(law.slack_s(target, range_s))
-    return max(found)
+    return [(stream, range_s, target) for stream, range_s in query.ranges_s().items()]
 
 
-def _laws(
+def _units_s(
+    asked: Mapping[str, Sequence[Asked]], samples: Mapping[str, tuple[Int64s, np.ndarray]]
+) -> dict[str, float | None]:
+    """Query → the slack that all delays ask for: the longest of its streams'; None where one is not known.
+
+    Queries often ask the same of the same stream; it is answered once.
+    """
+    found: dict[Asked, float | None] = {}
+    for stream, range_s, target in {one for several in asked.values() for one in several}:
+        law = newest_law(*samples[stream], range_s, target)
+        found[stream, range_s, target] = None if law is None else law.slack_s(target, range_s)
+    units = {}
+    for query_id, several in asked.items():
+        known = [slack_s for one in several if (slack_s := found[one]) is not None]
+        units[query_id] = max(known) if len(known) == len(several) else None
+    return units
+
+
+def _samples(
     context: RunContext, stage: StageRun, intervals: Sequence[Interval], before: str
 ) -> dict[Interval, dict[str, tuple[Int64s, np.ndarray]]]:
     """Interval → stream → arrivals (µs) and delays (seconds) of the sample at its end; carried on as state."""
@@ -165,28 +178,25 @@ def _laws(
     # So thin that it spans twice the horizon: a delay is seen only after it is over.
     span_s = max(2 * pipeline.horizon_s, _LEAST_SAMPLED_S)
     most = max(1, round(SAMPLE_TUPLES * pipeline.interval_s / span_s))
-    laws = {}
+    at_end = {}
     for interval in intervals:
         for name, sample in samples.items():
             fresh = _delays(warehouse, name, interval, most)
             arrival_us, delay_us = (np.concatenate(both)[-SAMPLE_TUPLES:] for both in zip(sample, fresh, strict=True))
             samples[name] = arrival_us, delay_us
-        laws[interval] = {name: (at, delay / 1e6) for name, (at, delay) in samples.items()}
+        at_end[interval] = {name: (at, delay / 1e6) for name, (at, delay) in samples.items()}
         columns = [
             np.repeat(list(samples), [len(at) for at, _ in samples.values()]),
             *(np.concatenate([s[i] for s in samples.values()]) if samples else np.zeros(0, np.int64) for i in range(2)),
         ]
         stage.commit.put_state(DELAYS, interval, pa.table([pa.array(c) for c in columns], schema=DELAYS_SCHEMA))
-    return laws
+    return at_end
 
 
 def _delays(warehouse: Warehouse, stream: str, interval: Interval, most: int) -> tuple[Int64s, Int64s]:
     """Every so many-th of the interval's tuples, by arrival: arrival and delay in microseconds."""
     rows = warehouse.read_arrow(f"events_{stream}", [interval.label], ["event_time", "arrival_time"])
-    event_us, arrival_us = (
-        np.asarray(rows.column(name).cast(pa.int64()).to_numpy(), dtype=np.int64)
-        for name in ("event_time", "arrival_time")
-    )
+    event_us, arrival_us = (instants_us(rows.column(name)) for name in ("event_time", "arrival_time"))
     order = np.argsort(arrival_us, kind="stable")[:: -(-max(len(arrival_us), 1) // most)]
     # An arrival before its event time counts as one at the event time.
     return arrival_us[order], np.maximum(arrival_us - event_us, 0)[order]
@@ -197,19 +207,19 @@ def _key(promise: Promise) -> str:
     return f"{promise.target} over {promise.period_s} s, final after {promise.horizon_s} s"
 
 
-def _restored(kept: pa.Table | None, query: Query, promise: Promise) -> PromiseState:
+def _restored(kept: pa.Table | None, query_id: str, promise: Promise) -> PromiseState:
     if kept is None:
         return PromiseState.initial(promise)
     names, keys = (np.array(kept.column(n).to_pylist(), dtype=object) for n in ("query", "promise"))
-    own = kept.filter(pa.array((names == query.id) & (keys == _key(promise))))
+    own = kept.filter(pa.array((names == query_id) & (keys == _key(promise))))
     return PromiseState.from_arrow(own.select(STATE_SCHEMA.names), promise)
 
 
-def _saved(promised: Sequence[Query], states: Mapping[str, PromiseState], pipeline: Pipeline) -> pa.Table:
+def _saved(promises: Mapping[str, Promise], states: Mapping[str, PromiseState]) -> pa.Table:
     schema = pa.schema([("query", pa.string()), ("promise", pa.string()), *STATE_SCHEMA])
     parts: list[Any] = [schema.empty_table()]
-    for query in promised:
-        rows, key = states[query.id].to_arrow(), _key(promise_of(pipeline, query))
-        own = [pa.array([value] * rows.num_rows, pa.string()) for value in (query.id, key)]
+    for query_id, promise in promises.items():
+        rows = states[query_id].to_arrow()
+        own = [pa.array([value] * rows.num_rows, pa.string()) for value in (query_id, _key(promise))]
         parts.append(pa.table([*own, *rows.columns], schema=schema))
     return pa.concat_tables(parts)

@@ -19,7 +19,7 @@ from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.tables import TIMESTAMP
 from tidegate.hosts.answers import answer_windows
 from tidegate.hosts.context import RunContext, StageRun
-from tidegate.hosts.intervals import Interval, interval_holding
+from tidegate.hosts.intervals import Interval, interval_holding, labels_holding
 from tidegate.operators.accuracy import (
     ShareChoice,
     choose_share,
@@ -137,7 +137,7 @@ def _measure(context: RunContext, query: Query, ends_us: Int64s, slack_us: Int64
     for position in range(len(shares)):
         candidate = answered.filter(pa.array(column[index] == position))
         errors[:, position] = relative_error(candidate, truth, pa.array(ends_us), groups, values)
-    labels = np.array([interval_holding(pipeline, int(us)).label for us in ends_us + horizon_us], dtype=object)
+    labels = np.array(labels_holding(pipeline, ends_us + horizon_us), dtype=object)
     return pa.table(
         {
             "query": pa.repeat(query.id, errors.size),

@@ -72,32 +72,30 @@ def start_spark(session: Session) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
 
-    settings = {
-        "spark.master": os.environ.get("TIDEGATE_SPARK_MASTER", "local[2]"),
-        "spark.app.name": "tidegate-dbt",
-        "spark.driver.memory": "1g",
-        "spark.driver.host": "localhost",
-        "spark.driver.extraJavaOptions": _JVM_FLAGS,
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.catalogImplementation": "in-memory",
-        "spark.sql.warehouse.dir": str(Path(session.home) / "scratch"),
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "1",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
-        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        # Many small files: list them here rather than by a Spark job, and read many in one task.
-        "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
-        "spark.sql.files.openCostInBytes": "65536",
-        # A hundred different queries over little data: compiling each would cost more than it saves.
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    }
-    builder = SparkSession.builder
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    spark = SparkSession.builder.config(
+        map={
+            "spark.master": os.environ.get("TIDEGATE_SPARK_MASTER", "local[2]"),
+            "spark.app.name": "tidegate-dbt",
+            "spark.driver.memory": "1g",
+            "spark.driver.host": "localhost",
+            "spark.driver.extraJavaOptions": _JVM_FLAGS,
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.sql.catalogImplementation": "in-memory",
+            "spark.sql.warehouse.dir": str(Path(session.home) / "scratch"),
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.shuffle.partitions": "1",
+            "spark.sql.adaptive.enabled": "false",
+            "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+            "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+            # Many small files: list them here rather than by a Spark job, and read many in one task.
+            "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+            "spark.sql.files.openCostInBytes": "65536",
+            # A hundred different queries over little data: compiling each would cost more than it saves.
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        }
+    ).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     return spark
 

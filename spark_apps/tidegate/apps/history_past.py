@@ -16,8 +16,9 @@ from tidegate.declarations.models import History, Stream
 from tidegate.declarations.tables import LEAF_AGGREGATES
 from tidegate.hosts.history_store import BandFile, Samples, Strata, band_files, order_of, samples_in_force
 from tidegate.hosts.warehouse import Warehouse
-from tidegate.operators.history.laws import Float64s, Int64s
+from tidegate.operators.history.laws import Float64s
 from tidegate.operators.history.tree import MAX, MAX_TIME, MIN, MIN_TIME, Covered, HdsTree, Leaf, Totals
+from tidegate.operators.schedule import instants_us
 
 Bools = npt.NDArray[np.bool_]
 FAN_OUT = 6
@@ -198,5 +199,5 @@ def _rows(warehouse: Warehouse, table: str, labels: Sequence[str], stream: Strea
 
 def event_us_in(samples: Samples, start_us: int, end_us: int) -> Bools:
     """bool[m]: which sampled tuples lie in the period; edge leaves are filtered by tuple time."""
-    event_us: Int64s = np.asarray(samples.rows.column("event_time").cast(pa.int64()).to_numpy())
+    event_us = instants_us(samples.rows.column("event_time"))
     return (event_us >= start_us) & (event_us < end_us)

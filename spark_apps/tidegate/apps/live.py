@@ -58,6 +58,7 @@ from tidegate.hosts.slacks import SlackHistory, require_calibrated
 from tidegate.hosts.sources import SourceFile
 from tidegate.hosts.warehouse import Commit
 from tidegate.hosts.widths import SlackWidths
+from tidegate.operators.schedule import instants_us
 from tidegate.operators.window_sizing import ControllerState, advance, plan_table, query_plan_table
 
 STAGE = "live"
@@ -326,11 +327,13 @@ class Live:
         saved = None if cold else warehouse.read_state(planner.STATE, at)
         first = {} if cold else planner.first_arrivals_us(warehouse, at)
         state = ControllerState.initial(spec) if saved is None else ControllerState.from_arrow(saved, spec)
-        arrival_us = {name: _us(rows, "arrival_time") for name, rows in taken.tuples.items() if rows.num_rows}
-        event_us = {name: _us(taken.tuples[name], "event_time") for name in arrival_us}
+        arrival_us = {
+            name: instants_us(rows.column("arrival_time")) for name, rows in taken.tuples.items() if rows.num_rows
+        }
+        event_us = {name: instants_us(taken.tuples[name].column("event_time")) for name in arrival_us}
         advanced = advance(spec, state, start_us, until_us, arrival_us, event_us, taken.weights)
-        for name, arrived in arrival_us.items():
-            first.setdefault(name, int(arrived[0]) // spec.tick_us * spec.tick_us)
+        for name, at_us in arrival_us.items():
+            first.setdefault(name, int(at_us[0]) // spec.tick_us * spec.tick_us)
         for table, rows in (
             ("window_plan", plan_table(advanced.plans)),
             ("query_plan", query_plan_table(advanced.query_plans)),
@@ -459,10 +462,6 @@ class Live:
     def _holding_back(self) -> str:
         assert self._clock is not None
         return "; ".join(f"{stream}: {file}" for stream, file in self._clock.waits_for)
-
-
-def _us(rows: pa.Table, column: str) -> Any:
-    return rows.column(column).cast(pa.int64()).to_numpy()
 
 
 def _by_window(answers: pa.Table) -> dict[Any, list[str]]:

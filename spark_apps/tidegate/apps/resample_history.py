@@ -29,14 +29,13 @@ from tidegate.hosts.history_store import (
     BandFile,
     Strata,
     band_files,
-    interval_of,
     keep_below,
     order_of,
     recorded_at,
     samples_in_force,
     samples_table,
 )
-from tidegate.hosts.intervals import Interval
+from tidegate.hosts.intervals import Interval, interval_labelled
 from tidegate.hosts.warehouse import Warehouse
 from tidegate.operators.history.bands import Bands, pass_capacity, plan_levels
 from tidegate.operators.history.laws import Float64s, Int64s
@@ -44,10 +43,10 @@ from tidegate.operators.history.thinning import (
     GROUP_KEYS,
     Leaves,
     Pass,
-    instants_us,
     merge_leaves,
     relabel_rows,
 )
+from tidegate.operators.schedule import instants_us
 
 STAGE = "resample_history"
 DAY_US = 86_400 * 1_000_000
@@ -117,7 +116,7 @@ class _Held:
     def load(cls, warehouse: Warehouse, stream: Stream, written: pa.Table) -> _Held:
         rows = written.filter(pc.equal(written.column("stream"), stream.name))
         strata = Strata.of(rows)
-        intervals = [interval_of(warehouse, label) for label in strata.labels]
+        intervals = [interval_labelled(warehouse.pipeline, label) for label in strata.labels]
         bands = Bands.of(_spec(stream))
         files = band_files(warehouse, stream.name, strata.labels)
         number = {label: i for i, label in enumerate(strata.labels)}
@@ -204,7 +203,7 @@ def _rewrite(context: RunContext, stage: StageRun, written: pa.Table, held: Sequ
     changed = [label for label in context.warehouse.labels("history_leaves") if _of(before, label) != _of(after, label)]
     context.progress(f"{STAGE}: {len(changed)} partitions of leaves change")
     for label in changed:
-        stage.commit.put_arrow("history_leaves", interval_of(context.warehouse, label), _of(after, label))
+        stage.commit.put_arrow("history_leaves", interval_labelled(context.pipeline, label), _of(after, label))
     if has_groups(context.pipeline):
         _rewrite_groups(context, stage, held)
     # Leaves first: who reads between the two moves finds lower fractions, and leaves out what is beyond them.
@@ -213,7 +212,7 @@ def _rewrite(context: RunContext, stage: StageRun, written: pa.Table, held: Sequ
         for label in thinned[h.stream.name]:
             fraction = float(h.fraction[h.labels.index(label)])
             files = [file for file in h.files if file.label == label]
-            keep_below(stage.commit, table, interval_of(context.warehouse, label), files, fraction)
+            keep_below(stage.commit, table, interval_labelled(context.pipeline, label), files, fraction)
 
 
 def _thinned(h: _Held, written: pa.Table) -> list[str]:
@@ -251,7 +250,7 @@ def _rewrite_groups(context: RunContext, stage: StageRun, held: Sequence[_Held])
     after, before = pa.concat_tables(parts).sort_by(order), before.sort_by(order)
     for label in context.warehouse.labels("history_groups"):
         if _of(before, label) != _of(after, label):
-            stage.commit.put_arrow("history_groups", interval_of(context.warehouse, label), _of(after, label))
+            stage.commit.put_arrow("history_groups", interval_labelled(context.pipeline, label), _of(after, label))
 
 
 def _set(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:

@@ -37,10 +37,10 @@ from tidegate.operators.history.thinning import (
     GROUP_KEYS,
     LEAF_KEYS,
     Pass,
-    instants_us,
     relabel_rows,
     thin,
 )
+from tidegate.operators.schedule import instants_us
 from tidegate.operators.window_sizing.bounds import EffectiveBounds
 
 STAGE = "sample_history"

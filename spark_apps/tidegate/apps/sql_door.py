@@ -142,37 +142,36 @@ def _start(pipeline: Pipeline, port: int, scratch: Path) -> SparkSession:
         os.environ.setdefault("SPARK_CONF_DIR", str(configuration))
     from pyspark.sql import SparkSession
 
-    settings = {
-        "spark.master": os.environ.get("TIDEGATE_SPARK_MASTER", "local[2]"),
-        "spark.app.name": f"tidegate-{pipeline.name}-sql",
-        "spark.driver.memory": "1g",
-        "spark.driver.host": HOST,
-        "spark.driver.bindAddress": HOST,
-        "spark.driver.extraJavaOptions": f"{_JAVA_OPTIONS} -Djava.io.tmpdir={scratch} -Dderby.system.home={scratch}",
-        "spark.local.dir": str(scratch),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.catalogImplementation": "in-memory",
-        "spark.sql.warehouse.dir": str(scratch / "own"),
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": str(pipeline.partitions),
-        "spark.sql.sources.commitProtocolClass": _NO_WRITER,
-        "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
-        # Partitions are replaced under the same name: a remembered listing would name files that are gone.
-        "spark.sql.hive.filesourcePartitionFileCacheSize": "0",
-        # A client that fetches a large table gets it piece by piece; the JVM need not hold it whole.
-        "spark.sql.thriftServer.incrementalCollect": "true",
-        "spark.hadoop.hive.server2.thrift.bind.host": HOST,
-        "spark.hadoop.hive.server2.thrift.port": str(port),
-        "spark.hadoop.hive.server2.logging.operation.enabled": "false",
-        "spark.hadoop.hive.exec.scratchdir": str(scratch / "hive"),
-        "spark.hadoop.hive.exec.local.scratchdir": str(scratch / "hive-local"),
-        "spark.hadoop.hive.downloaded.resources.dir": str(scratch / "hive-resources"),
-    }
-    builder = SparkSession.builder
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    own_scratch = f"-Djava.io.tmpdir={scratch} -Dderby.system.home={scratch}"
+    spark = SparkSession.builder.config(
+        map={
+            "spark.master": os.environ.get("TIDEGATE_SPARK_MASTER", "local[2]"),
+            "spark.app.name": f"tidegate-{pipeline.name}-sql",
+            "spark.driver.memory": "1g",
+            "spark.driver.host": HOST,
+            "spark.driver.bindAddress": HOST,
+            "spark.driver.extraJavaOptions": f"{_JAVA_OPTIONS} {own_scratch}",
+            "spark.local.dir": str(scratch),
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.sql.catalogImplementation": "in-memory",
+            "spark.sql.warehouse.dir": str(scratch / "own"),
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.shuffle.partitions": str(pipeline.partitions),
+            "spark.sql.sources.commitProtocolClass": _NO_WRITER,
+            "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+            # Partitions are replaced under the same name: a remembered listing would name files that are gone.
+            "spark.sql.hive.filesourcePartitionFileCacheSize": "0",
+            # A client that fetches a large table gets it piece by piece; the JVM need not hold it whole.
+            "spark.sql.thriftServer.incrementalCollect": "true",
+            "spark.hadoop.hive.server2.thrift.bind.host": HOST,
+            "spark.hadoop.hive.server2.thrift.port": str(port),
+            "spark.hadoop.hive.server2.logging.operation.enabled": "false",
+            "spark.hadoop.hive.exec.scratchdir": str(scratch / "hive"),
+            "spark.hadoop.hive.exec.local.scratchdir": str(scratch / "hive-local"),
+            "spark.hadoop.hive.downloaded.resources.dir": str(scratch / "hive-resources"),
+        }
+    ).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     return spark
 

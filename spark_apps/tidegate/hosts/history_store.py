@@ -19,11 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidegate.hosts.intervals import Interval, interval_labelled
+from tidegate.hosts.intervals import Interval
 from tidegate.hosts.warehouse import Commit, Warehouse
 from tidegate.operators.history.bands import Bands
 from tidegate.operators.history.laws import Float64s, Int64s
-from tidegate.operators.history.thinning import instants_us
+from tidegate.operators.schedule import instants_us
 
 LEVELS, ROOM = "history_levels", "history_room"
 SAMPLE_ORDER = ("leaf_start", "u", "event_id")
@@ -201,8 +201,3 @@ def samples_in_force(
     kept = stratum >= 0
     kept[kept] = u[kept] < strata.fraction[stratum[kept]]
     return Samples(rows.filter(pa.array(kept)), stratum[kept], u[kept])
-
-
-def interval_of(warehouse: Warehouse, label: str) -> Interval:
-    """The interval that a label names."""
-    return interval_labelled(warehouse.pipeline, label)

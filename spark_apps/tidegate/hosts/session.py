@@ -55,21 +55,20 @@ def start_session(pipeline: Pipeline, app: str) -> SparkSession:
             .config("spark.driver.host", "localhost")
             .config("spark.sql.warehouse.dir", os.path.join(tempfile.gettempdir(), "tidegate-spark-warehouse"))
         )
-    settings = {
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.ansi.enabled": "true",
-        "spark.sql.shuffle.partitions": str(pipeline.partitions),
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
-        "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
-        "spark.sql.streaming.stopTimeout": "30s",
-        "spark.sql.streaming.metricsEnabled": "false",
-    }
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    session = builder.config(
+        map={
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.ansi.enabled": "true",
+            "spark.sql.shuffle.partitions": str(pipeline.partitions),
+            "spark.sql.adaptive.enabled": "false",
+            "spark.sql.execution.arrow.pyspark.enabled": "true",
+            "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+            "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+            "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
+            "spark.sql.streaming.stopTimeout": "30s",
+            "spark.sql.streaming.metricsEnabled": "false",
+        }
+    ).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
 

@@ -7,9 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 Int64s = npt.NDArray[np.int64]
 NEVER_US = int(np.iinfo(np.int64).max)
+
+
+def instants_us(column: pa.ChunkedArray | pa.Array) -> Int64s:
+    """A timestamp column without NULLs as microseconds since 1970."""
+    return np.asarray(column.cast(pa.int64()).to_numpy())
 
 
 def ticks_between(start_us: int, end_us: int, every_us: int) -> Int64s:

@@ -1,6 +1,6 @@
 """How right answers were, and how long they would have had to wait, how much to hold, to be right enough."""
 
-from tidegate.operators.accuracy.delay_law import DelayLaw, newest_law
+from tidegate.operators.accuracy.delay_law import SAMPLE_TUPLES, DelayLaw, newest_law
 from tidegate.operators.accuracy.error_width import (
     MISS_RATE,
     ShareChoice,
@@ -25,6 +25,7 @@ from tidegate.operators.accuracy.slack import (
 
 __all__ = [
     "MISS_RATE",
+    "SAMPLE_TUPLES",
     "Choice",
     "DelayLaw",
     "Needed",

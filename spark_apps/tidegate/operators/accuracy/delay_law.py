@@ -24,6 +24,8 @@ Float64s = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]
 MICROSECONDS = 1_000_000
 
+SAMPLE_TUPLES = 20_000
+"""So many of the newest tuples are enough: K errs by hundredths, whatever came before."""
 LEAST_TUPLES = 200
 """Fewer tells nothing about one tuple in twenty."""
 _SPLIT_GROWTH = 1.3

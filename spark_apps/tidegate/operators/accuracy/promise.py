@@ -69,9 +69,10 @@ class Promise:
 
 @dataclass(frozen=True, eq=False)
 class Needed:
-    """Needed slacks of true winners, or windows: ``end_us`` int64[n] of their windows, ascending; ``slack_s``
-    float64[n];
-    ``weight`` float64[n] (1/|truth of the window|)."""
+    """Needed slacks of true winners, or windows, by window end.
+
+    ``end_us`` int64[n], ascending; ``slack_s`` float64[n]; ``weight`` float64[n]: 1/|truth of the window|.
+    """
 
     end_us: Int64s
     slack_s: Float64s
@@ -182,11 +183,10 @@ def step(
     state = _judged(promise, state, now_us, needed)
     choice = _choice(promise, state, needed, unit_s, initial_s)
     slack_s = min(rounded_up(choice.slack_s), promise.horizon_s)
-    if len(needed.end_us):
-        choice = replace(choice, accuracy_expected=accuracy_at(needed.slack_s, slack_s, needed.weight))
     first_us = now_us - round((2 * promise.period_s + 2 * promise.horizon_s) * 1e6)
     if len(needed.end_us):
-        first_us = min(first_us, int(needed.end_us.min()))
+        choice = replace(choice, accuracy_expected=accuracy_at(needed.slack_s, slack_s, needed.weight))
+        first_us = min(first_us, int(needed.end_us[0]))
     kept = (state.plan_us >= first_us) & (state.plan_us < now_us)
     return replace(
         state,
@@ -216,7 +216,7 @@ def _judged(promise: Promise, state: PromiseState, now_us: int, needed: Needed) 
     until_us = (now_us - horizon_us) // period_us * period_us
     first_us = state.closed_us
     if first_us is None:
-        first_us = int(needed.end_us.min()) // period_us * period_us if len(needed.end_us) else until_us
+        first_us = int(needed.end_us[0]) // period_us * period_us if len(needed.end_us) else until_us
     for start_us in range(max(first_us, until_us - _PERIODS_KEPT * period_us), until_us, period_us):
         own = needed.between(start_us, start_us + period_us)
         if len(own.end_us) == 0:

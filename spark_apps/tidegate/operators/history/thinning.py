@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from tidegate.declarations.models import History
 from tidegate.operators.history.laws import Float64s, Int64s, targets
+from tidegate.operators.schedule import instants_us
 
 
 def thin(u: Float64s, fraction: Float64s | float) -> npt.NDArray[np.bool_]:
@@ -135,11 +136,6 @@ def relabel_rows(rows: pa.Table, decided: Pass, keys: tuple[str, ...] = LEAF_KEY
         return rows.sort_by([(key, "ascending") for key in keys])
     parts = [rows.filter(pa.array(~grown)), add_up(rows.filter(pa.array(grown)), keys)]
     return pa.concat_tables(parts).sort_by([(key, "ascending") for key in keys])
-
-
-def instants_us(column: pa.ChunkedArray | pa.Array) -> Int64s:
-    """A timestamp column without NULLs as microseconds since 1970."""
-    return np.asarray(column.cast(pa.int64()).to_numpy())
 
 
 _ADDED = ("tuples", "sampled")
