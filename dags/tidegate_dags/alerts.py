@@ -13,7 +13,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import AsyncCallback, DeadlineAlert, DeadlineReference
+from airflow.sdk import AsyncCallback, DeadlineAlert
+from airflow.sdk.definitions.deadline import BaseDeadlineReference
 
 from tidegate_dags.declaration import parse_instant
 from tidegate_dags.run_range import RangeError
@@ -46,13 +47,32 @@ def failed(context: Any) -> None:
     record(documents, "failure", text)
 
 
+class RunQueued(BaseDeadlineReference):
+    """When a run was first queued. `infra/airflow/plugins/deadlines.py` makes it known to Airflow.
+
+    Airflow's own DAGRUN_QUEUED_AT moves a cleared run's deadline, and fails in that (apache/airflow #70368): no failed
+    task could be cleared, and no failed interval be filled again.
+    """
+
+    required_kwargs = frozenset({"dag_id", "run_id"})
+
+    def _evaluate_with(self, *, session: Any, dag_id: str, run_id: str) -> datetime | None:
+        from airflow.models import DagRun
+        from sqlalchemy import select
+
+        queued: datetime | None = session.scalar(
+            select(DagRun.queued_at).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id)
+        )
+        return queued
+
+
 def deadline(pipeline: str, promises: list[str], within: timedelta) -> DeadlineAlert:
     """Alert if a run is not done so long after it was queued: what it promises is then old news.
 
     Not from the logical date: every interval of a backfill would have missed that at once.
     """
     return DeadlineAlert(
-        reference=DeadlineReference.DAGRUN_QUEUED_AT,
+        reference=RunQueued(),
         interval=within,
         callback=AsyncCallback(
             late, kwargs={"pipeline": pipeline, "promises": promises, "within_s": within.total_seconds()}

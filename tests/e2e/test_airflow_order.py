@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from airflow_stack import PROJECT, TemporaryStack
@@ -74,6 +76,13 @@ def _ran(stack: TemporaryStack) -> list[tuple[str, str]]:
     return [(line.split()[1], line.split()[2]) for line in sorted(lines)]
 
 
+def _deadlines(stack: TemporaryStack) -> set[str]:
+    """Ends of the intervals whose runs somebody is told of if they are late."""
+    with closing(sqlite3.connect(stack.state / "airflow" / "airflow.db")) as database:
+        runs = database.execute("SELECT run_id FROM dag_run JOIN deadline ON deadline.dagrun_id = dag_run.id")
+        return {run.removeprefix("backfill__") for (run,) in runs}
+
+
 @pytest.mark.timeout(1200)
 def test_intervals_wait_for_the_one_before(stack: TemporaryStack) -> None:
     """A stage that fails holds back the next interval; mended, the same command finishes the rest in order."""
@@ -97,6 +106,7 @@ def test_intervals_wait_for_the_one_before(stack: TemporaryStack) -> None:
     assert "the stand-in was told to fail" in failed.stderr
     assert ("2013-02-08T22:00:00Z", "publish") in _ran(stack)
     assert all(start < "2013-02-09" for start, _ in _ran(stack)), "the interval after the failed one must wait"
+    assert _deadlines(stack) == {"2013-02-09T00:00:00+00:00", "2013-02-09T01:00:00+00:00"}, "failed and waiting runs"
 
     told_to_fail.unlink()
     mended = stack.command(*backfill)
@@ -115,13 +125,14 @@ def test_intervals_wait_for_the_one_before(stack: TemporaryStack) -> None:
     assert {start for start, stage in ran if stage == "resample_history"} == {"2013-02-08T23:00:00Z"}
     assert position["2013-02-08T23:00:00Z", "resample_history"] < position["2013-02-09T00:00:00Z", "sample_history"]
     assert ran.count(("2013-02-08T22:00:00Z", "ingest")) == 1, "what succeeded is not run again"
+    assert not _deadlines(stack), "what is done cannot be late"
 
 
 @pytest.mark.timeout(60)
 def test_pages_ask_for_a_login_and_show_nothing_else(stack: TemporaryStack) -> None:
     """Reports are shown to whoever is logged in; the rest of the warehouse to nobody."""
     documents = stack.warehouse / "probe" / "_docs"
-    documents.mkdir(parents=True)
+    documents.mkdir(parents=True, exist_ok=True)
     (documents / "report.html").write_text("the report")
     (stack.warehouse / "probe" / "table.txt").write_text("rows")
     url = stack.command("url").stdout.strip()
