@@ -145,6 +145,22 @@ def _parser() -> argparse.ArgumentParser:
     history.add_argument("--json", action="store_true", help="print JSON")
     history.set_defaults(action=_history)
 
+    fill = _command(
+        commands,
+        "fill",
+        "fill the answers of windows that were narrower than their range from history",
+        "tidegate fill dags/pipelines/flights ground_speed --warehouse warehouse \\\n"
+        "    --from 2013-02-08T12 --to 2013-02-08T18",
+    )
+    fill.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR", help=_PIPELINE)
+    fill.add_argument("query", metavar="QUERY", help="one of its aggregate queries over one stream")
+    fill.add_argument("--warehouse", type=Path, required=True, metavar="DIR", help=_WAREHOUSE)
+    fill.add_argument("--from", dest="start", type=instant, required=True, metavar="T", help="answers given from (UTC)")
+    fill.add_argument("--to", dest="end", type=instant, required=True, metavar="T", help="answers given before (UTC)")
+    fill.add_argument("--confidence", type=float, default=0.95, metavar="P", help="of the intervals (default 0.95)")
+    fill.add_argument("--json", action="store_true", help="print JSON")
+    fill.set_defaults(action=_fill)
+
     report = _command(
         commands,
         "report",
@@ -265,6 +281,16 @@ def _history(arguments: argparse.Namespace) -> None:
         arguments.within,
     )
     print(json.dumps(result, indent=2, default=str) if arguments.json else render(result))
+
+
+def _fill(arguments: argparse.Namespace) -> None:
+    from tidegate.apps.history_filled import fill_answers, render_filled
+    from tidegate.declarations import load_pipeline
+
+    pipeline = load_pipeline(arguments.pipeline)
+    span = (arguments.start, arguments.end)
+    result = fill_answers(pipeline, arguments.warehouse, arguments.query, *span, arguments.confidence)
+    print(json.dumps(result, indent=2, default=str) if arguments.json else render_filled(result))
 
 
 def _report(arguments: argparse.Namespace) -> None:

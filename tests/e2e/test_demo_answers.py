@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -12,11 +13,13 @@ import pytest
 from tests.oracle.answers import check_accuracy, check_answers, check_truth, read_rows
 from tests.oracle.command import ROOT, run_pipeline
 from tests.oracle.history import check_history, check_samples
-from tests.oracle.schedule import connect, expected_windows, final_windows
+from tests.oracle.schedule import connect, expected_windows, final_windows, parquet
 
+from tidegate.apps.history_filled import fill_answers
 from tidegate.apps.run import STAGES
 from tidegate.declarations import load_pipeline
-from tidegate.declarations.models import Pipeline
+from tidegate.declarations.errors import UserError
+from tidegate.declarations.models import Output, Pipeline, Query
 from tidegate.declarations.tables import schema, tables
 
 FLIGHTS = ROOT / "dags" / "pipelines" / "flights"
@@ -113,6 +116,78 @@ def test_every_leaf_of_history_is_exact(pipeline: Pipeline, warehouse: Path, str
         comparison = check(pipeline, pipeline.stream(stream), warehouse, START, END)
         assert comparison.equal, str(comparison)
         assert comparison.rows > 0
+
+
+@pytest.mark.parametrize("query", ["ground_speed", "storm_watch"])
+def test_narrow_windows_filled_from_history_come_closer_to_the_whole(
+    pipeline: Pipeline, warehouse: Path, query: str
+) -> None:
+    """Filled values against the whole window's at the answer's instant; what was emitted lacks what was let go."""
+    declared = pipeline.query(query)
+    found = fill_answers(pipeline, warehouse.parent, query, START, END)
+    answers = [row for row in read_rows(warehouse, f"answers_{query}") if START <= row["emitted_at"] < END]
+    narrow = {row["window_end"] for row in answers if row["coverage"] < 1}
+    assert narrow <= {window["window_end"] for window in found["filled"]}
+    assert found["answered"] == found["whole"] + len(found["filled"])
+    stream = declared.streams[0]
+    grouped = [group.column for group in declared.group_by]
+    (predicate,) = declared.predicates.values() or ("TRUE",)
+    outputs = ", ".join(_whole(declared, output) for output in declared.outputs)
+    errors: dict[str, list[float]] = {"emitted": [], "filled": []}
+    for window in found["filled"]:
+        seen = (
+            f"SELECT {outputs} FROM {parquet(warehouse, f'events_{stream}')} WHERE ({predicate}) "
+            f"AND event_time >= $end - to_microseconds($range) AND event_time < $end AND arrival_time <= $emitted "
+            + (f"GROUP BY {', '.join(grouped)}" if grouped else "")
+        )
+        given = {
+            "end": window["window_end"],
+            "range": round(window["range_s"] * 1e6),
+            "emitted": window["emitted_at"],
+        }
+        whole = {_key(row, grouped): row for row in connect().sql(seen, params=given).to_arrow_table().to_pylist()}
+        emitted = {_key(row, grouped): row for row in answers if row["window_end"] == window["window_end"]}
+        for row in window["rows"]:
+            key = _key(row, grouped)
+            for name, value in row.items():
+                truth = whole[key][name]
+                if not isinstance(value, dict) or key not in emitted or not truth:
+                    continue
+                assert value["low"] is None or value["low"] <= value["estimate"] <= value["high"]
+                if value["exact"]:
+                    assert value["estimate"] == pytest.approx(truth)
+                errors["filled"].append(abs(value["estimate"] / truth - 1))
+                errors["emitted"].append(abs(emitted[key][name] / truth - 1))
+    if errors["emitted"]:
+        assert sum(errors["filled"]) < sum(errors["emitted"])
+    assert bool(narrow) == bool(errors["emitted"])
+
+
+def _whole(query: Query, output: Output) -> str:
+    """An output over the whole window, in DuckDB's SQL."""
+    text = output.expression
+    for group in query.group_by:
+        text = re.sub(rf"`?\b{group.slot}\b`?", group.column, text)
+    for aggregate in query.aggregates:
+        text = re.sub(rf"`?\b{aggregate.slot}\b`?", f"{aggregate.function}({aggregate.expression or '*'})", text)
+    return f"{text} AS {output.name}"
+
+
+def _key(row: dict[str, object], names: list[str]) -> tuple[object, ...]:
+    return tuple(row[name] for name in names)
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("most_delayed", "asks for the best tuples"),
+        ("bad_weather", "is a join"),
+        ("ground_sped", "did you mean 'ground_speed'?"),
+    ],
+)
+def test_what_history_cannot_fill_is_said(pipeline: Pipeline, warehouse: Path, query: str, message: str) -> None:
+    with pytest.raises(UserError, match=re.escape(message)):
+        fill_answers(pipeline, warehouse.parent, query, START, END)
 
 
 def test_every_table_has_every_partition_and_its_schema(pipeline: Pipeline, warehouse: Path) -> None:

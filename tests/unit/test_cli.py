@@ -13,7 +13,7 @@ from tidegate.apps.completion import SHELLS
 from tidegate.cli import main
 
 PROJECT = Path(__file__).resolve().parents[2]
-COMMANDS = ("validate", "explain", "plan-windows", "run", "history", "report", "completion")
+COMMANDS = ("validate", "explain", "plan-windows", "run", "history", "fill", "report", "completion")
 FLIGHTS = str(PROJECT / "dags" / "pipelines" / "flights")
 
 

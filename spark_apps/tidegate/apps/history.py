@@ -187,11 +187,7 @@ def _nothing_there(warehouse: Warehouse, stream: str, start: datetime, end: date
 
 
 def _json_row(row: Row) -> dict[str, Any]:
-    return {name: _json(value) if isinstance(value, Estimate) else value for name, value in row.items()}
-
-
-def _json(estimate: Estimate) -> dict[str, Any]:
-    return {"estimate": estimate.estimate, "low": estimate.low, "high": estimate.high, "exact": estimate.exact}
+    return {name: value.as_dict() if isinstance(value, Estimate) else value for name, value in row.items()}
 
 
 def render(result: dict[str, Any]) -> str:
@@ -212,18 +208,24 @@ def render(result: dict[str, Any]) -> str:
         return f"no sampled tuple qualifies\n\n{foot}"
     steps = [f"{step['sampled_rows']:>9,} sampled tuples: {_reach(step['widest'])}" for step in result.get("steps", [])]
     names = list(rows[0])
-    cells = [names, *([_cell(row[name]) for name in names] for row in rows)]
+    lines = table_of(names, [[cell(row[name]) for name in names] for row in rows])
+    return "\n".join([*steps, *([""] if steps else []), *lines, "", foot])
+
+
+def table_of(names: list[str], rows: list[list[str]]) -> list[str]:
+    """A table's lines: names, a rule, rows; columns as wide as they need."""
+    cells = [names, *rows]
     widths = [max(len(line[i]) for line in cells) for i in range(len(names))]
     cells.insert(1, ["-" * width for width in widths])
-    lines = ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in cells]
-    return "\n".join([*steps, *([""] if steps else []), *lines, "", foot])
+    return ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in cells]
 
 
 def _reach(widest: float | None) -> str:
     return "no interval yet" if widest is None else f"± {100 * widest:.3g} %"
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any) -> str:
+    """A value of an answer, or an estimate with its interval, as text."""
     if not isinstance(value, dict):
         return "NULL" if value is None else str(value)
     low, high = value["low"], value["high"]

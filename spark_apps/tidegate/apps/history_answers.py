@@ -52,7 +52,7 @@ class Question:
         view = self.past.view.at_most(self.most_fraction)
         read = view.cut if self.from_leaves else view.touched
         looked_at = view.only(read(self.start_us, self.end_us))
-        samples = self.past.samples(looked_at, self._columns())
+        samples = self.past.samples(looked_at, columns_read(self.query))
         if self.from_leaves and self.exact_group is None:
             whole = view.covered(self.start_us, self.end_us).whole
             every = np.ones(samples.rows.num_rows, bool)
@@ -63,22 +63,15 @@ class Question:
             rows = self._by_group(looked_at, samples)
         return rows, samples.rows.num_rows
 
-    def _columns(self) -> list[str]:
-        """The tuples' columns that the query reads."""
-        known = [*EVENT_COLUMNS, *(c.name for c in self.past.stream.columns if c.name not in EVENT_COLUMNS)]
-        expressions = [a.expression for a in self.query.aggregates if a.expression is not None]
-        expressions += [self.query.predicate] if self.query.predicate is not None else []
-        return list(dict.fromkeys([*self.query.group_by, *(c for e in expressions for c in columns_of(e, known))]))
-
     def _by_group(self, view: View, samples: Samples) -> list[Row]:
         """From the samples: one row a group, ascending, NULLs last; one row if there are no groups."""
         query = self.query
         selected = event_us_in(samples, self.start_us, self.end_us)
         if query.predicate is not None:
             selected = selected & truth(query.predicate, samples.rows)
-        sample = _leaf_sample(view, samples, self.confidence)
+        sample = leaf_sample(view, samples, self.confidence)
         rows = []
-        for keys, members in _groups(samples.rows, query.group_by, selected):
+        for keys, members in groups_of(samples.rows, query.group_by, selected):
             row: Row = {name: keys[query.group_by.index(column)] for name, column in query.groups}
             for aggregate in query.aggregates:
                 row[aggregate.name] = _estimate(aggregate, sample, samples, members, view)
@@ -120,7 +113,7 @@ class Question:
         label = {name: i for i, name in enumerate(cut.strata.labels)}
         labels = np.array([label.get(name, -1) for name in read.labels], np.int64)[read.label[own.stratum]]
         own = Samples(own.rows, cut.strata.of_tuples(labels, event_us), own.u)
-        sample = _leaf_sample(cut, own, self.confidence)
+        sample = leaf_sample(cut, own, self.confidence)
         inside = event_us_in(own, self.start_us, self.end_us)
         return {a.name: self._over_leaves(a, whole, cut, own, sample, inside) for a in self.query.aggregates}
 
@@ -128,8 +121,8 @@ class Question:
         self, aggregate: HistoryAggregate, whole: Totals, cut: View, samples: Samples, sample: LeafSample, inside: Bools
     ) -> Estimate:
         column = _column_of(aggregate, cut)
-        values, valid = _values(aggregate, samples)
-        qualifies, bounds = inside & valid, _bounds(aggregate, cut)
+        values, valid = values_of(aggregate, samples.rows)
+        qualifies, bounds = inside & valid, bounds_of_aggregate(aggregate, cut)
         counted = float(whole.tuples if column is None else whole.values[column, COUNT])
         share, fraction, rows = self._shares(cut), float(cut.strata.fraction.min(initial=1.0)), int(qualifies.sum())
         of_cut = cut.strata.tuples if column is None else cut.values[:, column, COUNT]
@@ -138,7 +131,7 @@ class Question:
             return with_uniform_arrivals(sample.count(qualifies), even_count, fraction, rows).plus(counted)
         assert column is not None
         added, even_sum = float(whole.values[column, SUM]), float((cut.values[:, column, SUM] * share).sum())
-        known = _known_sum(aggregate, samples, cut)
+        known = known_sum_of(aggregate, samples, cut)
         if aggregate.function == "sum":
             found = sample.total(qualifies, values, bounds, known)
             if found.exact and found.estimate is None:
@@ -181,7 +174,17 @@ class Question:
         return Estimate(sign * best, low, high, exact=best == reach)
 
 
-def _leaf_sample(view: View, samples: Samples, confidence: float) -> LeafSample:
+def columns_read(query: HistoryQuery) -> list[str]:
+    """The tuples' columns that a query reads."""
+    declared = (c.name for c in query.stream.columns if c.name not in EVENT_COLUMNS)
+    known = [*EVENT_COLUMNS, *declared]
+    expressions = [a.expression for a in query.aggregates if a.expression is not None]
+    expressions += [query.predicate] if query.predicate is not None else []
+    return list(dict.fromkeys([*query.group_by, *(c for e in expressions for c in columns_of(e, known))]))
+
+
+def leaf_sample(view: View, samples: Samples, confidence: float) -> LeafSample:
+    """The leaves of a view as strata, with the sampled tuples in them."""
     strata = view.strata
     fraction = strata.fraction[samples.stratum] if len(samples.stratum) else np.empty(0)
     return LeafSample(strata.tuples, strata.fraction, fraction, confidence, samples.stratum)
@@ -196,9 +199,8 @@ def _column_of(aggregate: HistoryAggregate, view: View) -> int | None:
     return view.columns.index(aggregate.column) if aggregate.column in view.columns else None
 
 
-def _values(aggregate: HistoryAggregate, samples: Samples) -> tuple[Float64s, Bools]:
-    """What an aggregate adds up for each sampled tuple, and where there is anything (not NULL)."""
-    rows = samples.rows
+def values_of(aggregate: HistoryAggregate, rows: pa.Table) -> tuple[Float64s, Bools]:
+    """What an aggregate adds up for each tuple, and where there is anything (not NULL)."""
     if aggregate.expression is None:
         return np.ones(rows.num_rows), np.ones(rows.num_rows, bool)
     computed = evaluate(aggregate.expression, rows)
@@ -210,7 +212,7 @@ def _values(aggregate: HistoryAggregate, samples: Samples) -> tuple[Float64s, Bo
     return np.where(finite, values, 0.0), valid & finite
 
 
-def _bounds(aggregate: HistoryAggregate, view: View) -> Bounds:
+def bounds_of_aggregate(aggregate: HistoryAggregate, view: View) -> Bounds:
     """Least and greatest value of a bare column in the leaves; None if the leaves do not know."""
     column = _column_of(aggregate, view)
     return None if column is None else _bounds_of(view, column)
@@ -222,12 +224,12 @@ def _bounds_of(view: View, column: int) -> Bounds:
     return (low, high) if low <= high else None
 
 
-def _known_sum(aggregate: HistoryAggregate, samples: Samples, view: View) -> Known:
+def known_sum_of(aggregate: HistoryAggregate, samples: Samples, view: View) -> Known:
     """A bare column's values in all sampled tuples, and its exact sum over the leaves that have a sample."""
     column = _column_of(aggregate, view)
     if column is None or aggregate.function == "count":
         return None
-    values, valid = _values(aggregate, samples)
+    values, valid = values_of(aggregate, samples.rows)
     held = view.strata.fraction > 0
     return np.where(valid, values, 0.0), float(view.values[held, column, SUM].sum())
 
@@ -235,9 +237,9 @@ def _known_sum(aggregate: HistoryAggregate, samples: Samples, view: View) -> Kno
 def _estimate(
     aggregate: HistoryAggregate, sample: LeafSample, samples: Samples, selected: Bools, view: View
 ) -> Estimate:
-    values, valid = _values(aggregate, samples)
-    qualifies, bounds = selected & valid, _bounds(aggregate, view)
-    known = _known_sum(aggregate, samples, view)
+    values, valid = values_of(aggregate, samples.rows)
+    qualifies, bounds = selected & valid, bounds_of_aggregate(aggregate, view)
+    known = known_sum_of(aggregate, samples, view)
     match aggregate.function:
         case "count":
             return sample.count(qualifies)
@@ -269,7 +271,7 @@ def _known(aggregate: HistoryAggregate, totals: Totals, column: int | None) -> f
     return float(by_function[aggregate.function])
 
 
-def _groups(samples: pa.Table, group_by: Sequence[str], selected: Bools) -> list[tuple[tuple[Any, ...], Bools]]:
+def groups_of(samples: pa.Table, group_by: Sequence[str], selected: Bools) -> list[tuple[tuple[Any, ...], Bools]]:
     """Each group's key and its selected tuples; without GROUP BY one group, empty or not."""
     if not group_by:
         return [((), selected)]

@@ -44,6 +44,10 @@ class Estimate:
         """A value that is known."""
         return cls(value, value, value, True)
 
+    def as_dict(self) -> dict[str, float | bool | None]:
+        """As the command and the reports show it."""
+        return {"estimate": self.estimate, "low": self.low, "high": self.high, "exact": self.exact}
+
     def plus(self, constant: float) -> Estimate:
         """The same with a known amount added."""
         shifted = [None if v is None else v + constant for v in (self.estimate, self.low, self.high)]

@@ -104,6 +104,10 @@ def _value(node: exp.Expression, table: pa.Table) -> Values:
             divisor = pc.cast(_value(node.expression, table), pa.float64())
             nonzero = pc.if_else(pc.equal(divisor, 0.0), pa.scalar(None, pa.float64()), divisor)
             return pc.divide(pc.cast(_value(node.this, table), pa.float64()), nonzero)
+        case exp.Nullif():
+            value = _value(node.this, table)
+            same = pc.fill_null(_compared(exp.EQ, node.this, node.expression, table), False)
+            return pc.if_else(same, pa.scalar(None, value.type), value)
         case exp.Coalesce():
             return pc.coalesce(*_unified([_value(n, table) for n in (node.this, *node.expressions)]))
         case exp.Case() if node.this is None:

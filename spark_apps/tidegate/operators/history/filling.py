@@ -1,0 +1,133 @@
+"""A window that reaches back less far than its range, filled from history: what it holds, and samples of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import fsum
+
+import numpy as np
+
+from tidegate.declarations.models import AggregateFunction
+from tidegate.operators.history.estimators import Bools, Bounds, Estimate, Float64s, Known, LeafSample
+
+_STEP = 1e-6
+"""Relative step of the numeric derivatives: the third root of a double's precision balances both errors."""
+Expression = Callable[[Float64s], Float64s]
+
+
+@dataclass(frozen=True, eq=False)
+class FilledAggregate:
+    """One aggregate over the tuples that a window holds and those of its range that it has let go.
+
+    Idea: the held part is known; of the rest, history's leaves are strata with samples (``LeafSample``). A count or a
+    sum adds the known one to the estimated one; an average weighs the two; an extreme is the better of both.
+
+    Args:
+        function: count, sum, avg, min or max.
+        held: float64[h], the values of the held tuples that qualify and are not NULL (ones for a count).
+        sample: of the leaves that the missing part of the range touches.
+        qualifies: bool[m], which sampled tuples lie in the missing part, qualify, and are not NULL.
+        values: float64[m], their values; read where ``qualifies``.
+        bounds, known: as ``LeafSample`` has them.
+
+    Cost: O(h + m + L log L).
+    Guarantee: that of ``LeafSample``; exact where the missing part's leaves are empty or wholly sampled.
+    Source: papers/01, "Widening takes time"; papers/03, "Intervals".
+
+    >>> sample = LeafSample(np.array([1000]), np.array([0.1]), np.full(100, 0.1), confidence=0.95)
+    >>> part = FilledAggregate("count", np.ones(500), sample, np.arange(100) < 30, np.ones(100))
+    >>> filled = part.estimate()
+    >>> round(filled.estimate), round(filled.low), round(filled.high)
+    (800, 720, 890)
+    """
+
+    function: AggregateFunction
+    held: Float64s
+    sample: LeafSample
+    qualifies: Bools
+    values: Float64s
+    bounds: Bounds = None
+    known: Known = None
+
+    def estimate(self) -> Estimate:
+        """The aggregate over the whole range, with its interval."""
+        held = self.held
+        if self.function == "count":
+            return self.sample.count(self.qualifies).plus(float(len(held)))
+        if self.function == "sum":
+            found = self.sample.total(self.qualifies, self.values, self.bounds, self.known)
+            if found.exact and found.estimate is None:
+                return Estimate.exactly(fsum(held) if len(held) else None)
+            return found.plus(fsum(held))
+        if self.function == "avg":
+            return self.sample.mean(
+                self.qualifies, self.values, self.bounds, float(len(held)), fsum(held), known=self.known
+            )
+        return self._extreme(self.function)
+
+    def _extreme(self, function: str) -> Estimate:
+        sign = 1.0 if function == "min" else -1.0
+        seen = np.concatenate([self.held, self.values[self.qualifies]])
+        if self.sample.complete:
+            return Estimate.exactly(float(sign * (sign * seen).min()) if len(seen) else None)
+        ends = None if self.bounds is None else sorted(sign * bound for bound in self.bounds)
+        if not len(seen):
+            return Estimate(None, *(self.bounds or (None, None)))
+        best = float((sign * seen).min())
+        reach = None if ends is None else min(best, ends[0])
+        low, high = (reach, best) if sign > 0 else (-best, None if reach is None else -reach)
+        return Estimate(sign * best, low, high, exact=reach == best)
+
+    def influence(self, estimated: float, count: float) -> Float64s:
+        """float64[m]: how far each sampled tuple, per unit of its weight, moves the aggregate; not of extremes.
+
+        ``estimated``: the aggregate's estimate, ``count``: that of the tuples it is over.
+        """
+        if self.function == "count":
+            moved = np.ones(len(self.values))
+        elif self.function == "sum":
+            moved = self.values
+        else:
+            moved = (self.values - estimated) / max(count, 1.0)
+        return np.where(self.qualifies, moved, 0.0)
+
+
+def filled_expression(expression: Expression, parts: Sequence[FilledAggregate]) -> Estimate:
+    """An expression over aggregates, such as a ratio of averages, with the interval of its linear approximation.
+
+    Idea: to first order the expression moves with each sampled tuple as the sum of what its aggregates do, weighed by
+    the expression's derivatives (Taylor linearisation). That is one value a tuple, and its total has an interval.
+
+    Args:
+        expression: float64[n, aggregates] → float64[n]; NaN for NULL.
+        parts: the aggregates, over one sample.
+
+    Returns: no estimate if an aggregate has none; no bounds if one is an inexact extreme, or too few rows qualify.
+    """
+    found = [part.estimate() for part in parts]
+    if any(estimate.estimate is None for estimate in found):
+        exact = all(estimate.exact for estimate in found)
+        return Estimate.exactly(None) if exact else Estimate(None, None, None)
+    at = np.array([float(estimate.estimate or 0.0) for estimate in found])
+    value = float(expression(at[None, :])[0])
+    if all(estimate.exact for estimate in found):
+        return Estimate.exactly(None if np.isnan(value) else value)
+    if np.isnan(value):
+        return Estimate(None, None, None)
+    if any(part.function in ("min", "max") and not e.exact for part, e in zip(parts, found, strict=True)):
+        return Estimate(value, None, None)
+    steps = _STEP * np.maximum(np.abs(at), 1.0)
+    slopes = (expression(at + np.diag(steps)) - expression(at - np.diag(steps))) / (2 * steps)
+    if not np.isfinite(slopes).all():
+        return Estimate(value, None, None)
+    sample, moved = parts[0].sample, np.zeros(len(parts[0].values))
+    for part, estimate, slope in zip(parts, found, slopes.tolist(), strict=True):
+        if not estimate.exact:
+            count = sample.count(part.qualifies).estimate or 0.0
+            moved += slope * part.influence(estimate.estimate or 0.0, count + len(part.held))
+    qualifies = np.logical_or.reduce([part.qualifies for part in parts])
+    total = sample.total(qualifies, moved, None)
+    if total.estimate is None or total.low is None or total.high is None:
+        return Estimate(value, None, None)
+    return Estimate(value, value - (total.estimate - total.low), value + (total.high - total.estimate))
