@@ -15,16 +15,18 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from tidegate.apps import dbt_session
 from tidegate.apps.dbt_project import render_project, spark_type
 from tidegate.apps.dbt_session import Session, SourceTable
 from tidegate.apps.launcher import launch
@@ -145,30 +147,60 @@ def _dbt(context: RunContext, session: Session, home: Path, lock: int) -> dict[s
 
     The process shares the lock: were this one killed, the next run would wait for what it left behind.
     """
-    # A warm host's JVM (infra/spark/warm_host.py) waits for an application, and this one has no session of its own.
-    dropped = set() if "TIDEGATE_WARM" in os.environ else _PARENTS_SPARK
-    environment = {key: value for key, value in os.environ.items() if key not in dropped}
-    packages = str(Path(__file__).resolve().parents[2])
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [packages, environment.get("PYTHONPATH")]))
     Path(session.result).unlink(missing_ok=True)
     (home / "logs").mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "tidegate.apps.dbt_session", str(home / "session.json")]
     errors_path = home / "logs" / "stderr.log"
-    with (
-        open(errors_path, "w") as errors,
-        subprocess.Popen(
-            command, env=environment, cwd=home, stdout=subprocess.PIPE, stderr=errors, text=True, pass_fds=[lock]
-        ) as process,
-    ):
-        assert process.stdout is not None
-        for line in process.stdout:
-            if line.startswith("dbt: "):
-                context.progress(f"publish: {line.strip()}")
-    if process.returncode != 0 or not Path(session.result).is_file():
+    start = _forked if "TIDEGATE_WARM" in os.environ else _started
+    with open(errors_path, "w") as errors:
+        lines, ended = start(home, errors, lock)
+        with lines:
+            for line in lines:
+                if line.startswith("dbt: "):
+                    context.progress(f"publish: {line.strip()}")
+        status = ended()
+    if status != 0 or not Path(session.result).is_file():
         tail = "\n".join(errors_path.read_text().splitlines()[-20:])
-        raise RuntimeError(f"dbt ended with status {process.returncode}; log: {home / 'logs'}\n{tail}")
+        raise RuntimeError(f"dbt ended with status {status}; log: {home / 'logs'}\n{tail}")
     outcome: dict[str, Any] = json.loads(Path(session.result).read_text())
     return outcome
+
+
+def _started(home: Path, errors: IO[str], lock: int) -> tuple[IO[str], Callable[[], int]]:
+    """Start dbt anew: its output, and what waits for its status."""
+    environment = {key: value for key, value in os.environ.items() if key not in _PARENTS_SPARK}
+    packages = str(Path(__file__).resolve().parents[2])
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [packages, environment.get("PYTHONPATH")]))
+    command = [sys.executable, "-m", "tidegate.apps.dbt_session", str(home / "session.json")]
+    process = subprocess.Popen(
+        command, env=environment, cwd=home, stdout=subprocess.PIPE, stderr=errors, text=True, pass_fds=[lock]
+    )
+    assert process.stdout is not None
+    return process.stdout, process.wait
+
+
+def _forked(home: Path, errors: IO[str], lock: int) -> tuple[IO[str], Callable[[], int]]:
+    """The same in a child of this process, which has dbt loaded and has no Spark session of its own.
+
+    Only in a warm host (infra/spark/warm_host.py), whose JVM waits for an application.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.close(reading)
+            os.dup2(writing, 1)
+            os.dup2(errors.fileno(), 2)
+            os.chdir(home)
+            status = dbt_session.main([str(home / "session.json")])
+        except BaseException:  # noqa: B036 - the last frame of a process: whatever it was, it is shown
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+    os.close(writing)
+    return os.fdopen(reading), lambda: os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def _failure_message(outcome: dict[str, Any], home: Path) -> str:
