@@ -55,10 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = args.out or Path(tempfile.mkdtemp())
     try:
         pipeline = pipeline_of(INTERVALS_S[args.interval], TUPLES_PER_HOUR, args.capacity)
-        if not Warehouse(folder, pipeline).labels("history_leaves"):
+        root = folder / args.interval
+        if not Warehouse(root, pipeline).labels("history_leaves"):
             print(f"filling {args.days} days …", file=sys.stderr)
-            fill(pipeline, folder, args.days, TUPLES_PER_HOUR, SEED)
-        measure(Warehouse(folder, pipeline), args.questions)
+            fill(pipeline, root, args.days, TUPLES_PER_HOUR, SEED)
+        measure(Warehouse(root, pipeline), args.questions)
     finally:
         if args.out is None:
             shutil.rmtree(folder, ignore_errors=True)
