@@ -34,20 +34,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tuples", type=int, default=10**8, metavar="N", help="in all (10^8; try 10^9)")
     parser.add_argument("--capacity", type=int, default=4_000_000, metavar="D", help="sampled tuples kept (4 million)")
     parser.add_argument("--rivals", action="store_true", help="DuckDB on all data, a uniform sample, rollups as well")
+    parser.add_argument(
+        "--spark",
+        type=int,
+        default=0,
+        metavar="N",
+        help="N questions a part of the past to Spark on all data",
+    )
     parser.add_argument("--out", type=Path, metavar="DIR", help="where the files go (a temporary folder)")
     args = parser.parse_args(arguments)
-    if args.tuples < 20 * INTERVAL_TUPLES:
-        parser.error(f"--tuples is at least {20 * INTERVAL_TUPLES:,}")
+    if args.tuples < 10 * INTERVAL_TUPLES:
+        parser.error(f"--tuples is at least {10 * INTERVAL_TUPLES:,}")
+    if not 0 <= args.spark <= QUERIES:
+        parser.error(f"--spark asks from 1 to {QUERIES} questions; 0 asks none")
     folder = args.out or Path(tempfile.mkdtemp())
     try:
-        _measure(folder, args.tuples, args.capacity, args.rivals)
+        _measure(folder, args.tuples, args.capacity, args.rivals, args.spark)
     finally:
         if args.out is None:
             shutil.rmtree(folder, ignore_errors=True)
     return 0
 
 
-def _measure(folder: Path, tuples: int, capacity: int, rivals: bool) -> None:
+def _measure(folder: Path, tuples: int, capacity: int, rivals: bool, spark: int) -> None:
     (folder / "bands").mkdir(parents=True)
     spec = History(leaf_s=10, capacity_tuples=capacity, law="inverse_age", min_fraction=1e-4, bands=2)
     store, full = Store(folder / "bands", spec), folder / "full.parquet"
@@ -62,7 +71,7 @@ def _measure(folder: Path, tuples: int, capacity: int, rivals: bool) -> None:
             cell = np.arange(len(kind)) // CELL_TUPLES + number * (INTERVAL_TUPLES // CELL_TUPLES) + 1
             np.add.at(sums, (kind, cell), value)
             np.add.at(counts, (kind, cell), 1)
-            if rivals:
+            if rivals or spark:
                 kept = interval.select(["event_us", "value", "kind"])
                 writer = writer or pq.ParquetWriter(full, kept.schema, compression="zstd")
                 writer.write_table(kept)
@@ -95,6 +104,10 @@ def _measure(folder: Path, tuples: int, capacity: int, rivals: bool) -> None:
         from infra.benchmarks.history.rivals import ask_rivals
 
         ask_rivals(full, tuples, store.held(), windows(tuples), truth)
+    if spark:
+        from infra.benchmarks.history.rivals import ask_spark
+
+        ask_spark(full, folder / "scratch", windows(tuples), truth, spark)
 
 
 def windows(tuples: int) -> dict[str, list[tuple[int, int, int]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import duckdb
@@ -12,11 +13,11 @@ from infra.benchmarks.history.stream import KINDS, TICK_US
 
 _ROLLUP_VALUES = 3
 _SAMPLE_VALUES = 4
+Windows = dict[str, list[tuple[int, int, int]]]
+Answer = Callable[[str, list[int]], float | None]
 
 
-def ask_rivals(
-    full: Path, tuples: int, sampled: int, windows: dict[str, list[tuple[int, int, int]]], truth: Truth
-) -> None:
+def ask_rivals(full: Path, tuples: int, sampled: int, windows: Windows, truth: Truth) -> None:
     """Print a line a rival and part of the past.
 
     The uniform sample has as many rows as the store; rollups by kind have as many values: count, sum and time a row.
@@ -38,14 +39,41 @@ def ask_rivals(
             "AND kind = ?"
         ),
     }
+
+    def answer(sql: str, values: list[int]) -> float | None:
+        found = connection.execute(sql, values).fetchone()
+        return found[0] if found else None
+
     for name, spans in windows.items():
         for rival, sql in questions.items():
-            errors, seconds = [], []
-            for start, end, kind in spans:
-                begun = time.perf_counter()
-                found = connection.execute(sql, [start * TICK_US, end * TICK_US, kind]).fetchone()
-                seconds.append(time.perf_counter() - begun)
-                exact = truth(start, end, kind)
-                value = found[0] if found and found[0] is not None else np.nan
-                errors.append(abs(value - exact) / abs(exact))
-            report(f"{rival}, {name}", errors, seconds)
+            _ask(f"{rival}, {name}", answer, sql, spans, truth)
+
+
+def ask_spark(full: Path, scratch: Path, windows: Windows, truth: Truth, most: int) -> None:
+    """Spark on all data, the same file: so many questions to each part of the past, after one that is not counted."""
+    from infra.benchmarks.rivals.spark_session import session_in
+
+    session = session_in(str(scratch))
+    try:
+        session.read.parquet(str(full)).createOrReplaceTempView("readings")
+        sql = "SELECT avg(value) FROM readings WHERE event_us >= ? AND event_us < ? AND kind = ?"
+
+        def answer(sql: str, values: list[int]) -> float | None:
+            return session.sql(sql, values).first()[0]  # type: ignore[index, no-any-return]
+
+        answer(sql, [0, TICK_US, 0])
+        for name, spans in windows.items():
+            _ask(f"Spark, all data, {name}", answer, sql, spans[:most], truth)
+    finally:
+        session.stop()
+
+
+def _ask(name: str, answer: Answer, sql: str, spans: Sequence[tuple[int, int, int]], truth: Truth) -> None:
+    errors, seconds = [], []
+    for start, end, kind in spans:
+        begun = time.perf_counter()
+        found = answer(sql, [start * TICK_US, end * TICK_US, kind])
+        seconds.append(time.perf_counter() - begun)
+        exact = truth(start, end, kind)
+        errors.append(abs((np.nan if found is None else found) - exact) / abs(exact))
+    report(name, errors, seconds)

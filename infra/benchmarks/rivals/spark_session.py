@@ -12,6 +12,11 @@ HEAP = "6g"
 
 
 def start(job: Job) -> SparkSession:
+    """The session of an engine's process."""
+    return session_in(job.scratch)
+
+
+def session_in(scratch: str) -> SparkSession:
     """A session with both compilers and the collector that Java picks; adaptive execution as Spark has it."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
@@ -21,12 +26,12 @@ def start(job: Job) -> SparkSession:
         .config("spark.driver.host", "localhost")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.extraJavaOptions", "-Duser.timezone=UTC")
-        .config("spark.local.dir", job.scratch)
+        .config("spark.local.dir", scratch)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.warehouse.dir", f"{job.scratch}/warehouse")
+        .config("spark.sql.warehouse.dir", f"{scratch}/warehouse")
         .config("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
         .getOrCreate()
     )

@@ -13,19 +13,20 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidegate.apps.history_answers import Question, Row
 from tidegate.apps.history_past import Past
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
-from tidegate.declarations.models import Pipeline, from_us, to_us
+from tidegate.declarations.models import Pipeline, Stream, from_us, to_us
 from tidegate.declarations.tables import ARROW_TYPES
 from tidegate.hosts.intervals import label_format
 from tidegate.hosts.warehouse import Warehouse
 from tidegate.operators.history.bands import Bands
 from tidegate.operators.history.estimators import Estimate
 from tidegate.operators.history.query import HistoryQuery, parse_history_query
+
+_TRIES = 5
 
 
 def query_history(
@@ -60,9 +61,22 @@ def query_history(
     """
     if within is not None and not within > 0:
         raise UserError(f"--within must be a positive share (such as 1%), not {within}")
-    query, past = _opened(pipeline, warehouse_root, sql, start, end, confidence)
-    question = Question(query, past, to_us(start), to_us(end), confidence)
-    result: dict[str, Any] = {"confidence": confidence, "leaves": _touched(past, question)}
+    for left in reversed(range(_TRIES)):
+        query, past = _opened(pipeline, warehouse_root, sql, start, end, confidence)
+        try:
+            result = _answered(Question(query, past, to_us(start), to_us(end), confidence), within)
+        except FileNotFoundError:
+            # A pass has put others in the place of files that were about to be read.
+            if not left:
+                raise
+            continue
+        if past.stands():
+            break
+    return result
+
+
+def _answered(question: Question, within: float | None) -> dict[str, Any]:
+    result: dict[str, Any] = {"confidence": question.confidence, "leaves": _touched(question)}
     if within is None:
         rows, sampled = question.answer()
     else:
@@ -141,13 +155,13 @@ def _opened(
     oldest = (start - timedelta(seconds=pipeline.interval_s)).strftime(label_format(pipeline))
     past = Past.open(warehouse, query.stream, [label for label in every if label >= oldest])
     if not past.view.touched(to_us(start), to_us(end)).any():
-        raise UserError(_nothing_there(warehouse, query.stream.name, start, end))
+        raise UserError(_nothing_there(warehouse, query.stream, start, end))
     return query, past
 
 
-def _touched(past: Past, question: Question) -> int:
-    touched = past.view.touched(question.start_us, question.end_us)
-    return len(np.unique(past.view.strata.start_us[touched]))
+def _touched(question: Question) -> int:
+    view = question.past.view
+    return len(np.unique(view.strata.start_us[view.touched(question.start_us, question.end_us)]))
 
 
 def _progressive(question: Question) -> Iterator[tuple[list[Row], int]]:
@@ -172,16 +186,14 @@ def _widest(rows: list[Row]) -> float | None:
     return max(found) if rows else None
 
 
-def _nothing_there(warehouse: Warehouse, stream: str, start: datetime, end: datetime) -> str:
-    rows = warehouse.read_arrow("history_leaves", columns=["stream", "leaf_start", "leaf_end"])
-    rows = rows.filter(pc.equal(rows.column("stream"), stream))
+def _nothing_there(warehouse: Warehouse, stream: Stream, start: datetime, end: datetime) -> str:
+    strata = Past.open(warehouse, stream).view.strata
     asked = f"from {start:%Y-%m-%dT%H:%M:%SZ} to {end:%Y-%m-%dT%H:%M:%SZ}"
-    if not rows.num_rows:
-        return f"nothing of stream '{stream}' has entered history yet"
-    first = from_us(pc.min(rows.column("leaf_start").cast(pa.int64())).as_py())
-    last = from_us(pc.max(rows.column("leaf_end").cast(pa.int64())).as_py())
+    if not len(strata.start_us):
+        return f"nothing of stream '{stream.name}' has entered history yet"
+    first, last = from_us(int(strata.start_us.min())), from_us(int(strata.end_us.max()))
     return (
-        f"history holds nothing of stream '{stream}' {asked}; it reaches from {first:%Y-%m-%dT%H:%M:%SZ} "
+        f"history holds nothing of stream '{stream.name}' {asked}; it reaches from {first:%Y-%m-%dT%H:%M:%SZ} "
         f"to {last:%Y-%m-%dT%H:%M:%SZ}"
     )
 

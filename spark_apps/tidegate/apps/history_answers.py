@@ -18,7 +18,7 @@ from tidegate.operators.history.estimators import Bounds, Estimate, Known, LeafS
 from tidegate.operators.history.expressions import columns_of, evaluate, truth
 from tidegate.operators.history.laws import Float64s
 from tidegate.operators.history.query import HistoryAggregate, HistoryQuery
-from tidegate.operators.history.tree import COUNT, MAX, MAX_TIME, MIN, MIN_TIME, SUM, Totals
+from tidegate.operators.history.tree import COUNT, MAX, MAX_TIME, MIN, MIN_TIME, SUM, Totals, added_up
 
 Row = dict[str, Any]
 
@@ -253,10 +253,8 @@ def _estimate(
 
 def _added(view: View, rows: Bools) -> Totals:
     """The totals of some rows."""
-    values, total = view.values[rows], Totals.empty(len(view.columns))
-    for row in values:
-        total = total + Totals(0, row)
-    return Totals(int(view.strata.tuples[rows].sum()), total.values)
+    (values,) = added_up(view.values[rows], np.zeros(int(rows.sum()), np.int64), 1)
+    return Totals(int(view.strata.tuples[rows].sum()), values)
 
 
 def _known(aggregate: HistoryAggregate, totals: Totals, column: int | None) -> float | None:

@@ -10,14 +10,24 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from tidegate.declarations.models import History, Stream
 from tidegate.declarations.tables import LEAF_AGGREGATES
-from tidegate.hosts.history_store import BandFile, Samples, Strata, band_files, order_of, samples_in_force
+from tidegate.hosts.history_index import HistoryIndex, Names
+from tidegate.hosts.history_store import (
+    BandFile,
+    Samples,
+    Strata,
+    band_files,
+    in_force,
+    order_of,
+    sample_schema,
+    samples_in_force,
+    samples_table,
+)
 from tidegate.hosts.warehouse import Warehouse
 from tidegate.operators.history.laws import Float64s
-from tidegate.operators.history.tree import MAX, MAX_TIME, MIN, MIN_TIME, Covered, HdsTree, Leaf, Totals
+from tidegate.operators.history.tree import MAX, MAX_TIME, MIN, MIN_TIME, Covered, HdsTree, Leaf, Totals, added_up
 from tidegate.operators.schedule import instants_us
 
 Bools = npt.NDArray[np.bool_]
@@ -64,9 +74,7 @@ class View:
         )
         fraction = np.ones(len(start_us))
         np.minimum.at(fraction, leaf, strata.fraction)
-        values = np.tile(Totals.empty(len(self.columns)).values, (len(start_us), 1, 1))
-        for row, index in enumerate(leaf.tolist()):
-            values[index] = (Totals(0, values[index]) + Totals(0, self.values[row])).values
+        values = added_up(self.values, leaf, len(start_us))
         leaves: list[Leaf] = []
         for i in range(len(start_us)):
             if leaves and leaves[-1].end_us < start_us[i]:
@@ -109,6 +117,8 @@ class View:
 
     def at_most(self, fraction: float) -> View:
         """The same with samples thinned to a fraction, as if a pass had lowered them: what sparse bands alone show."""
+        if fraction >= self.strata.fraction.max(initial=0.0):
+            return self
         return replace(self, strata=replace(self.strata, fraction=np.minimum(self.strata.fraction, fraction)))
 
 
@@ -116,21 +126,36 @@ class View:
 class Past:
     """A stream's history: exact leaves, groups, and where the samples are.
 
-    Cost: ``open`` reads the leaves of the named intervals, some 10 000 small files a second; a question to the tree
-    then takes a fraction of a millisecond, one to the samples reads the files of the intervals that it touches.
+    ``files``: of ``history_leaves``, from which the leaves come.
+
+    Cost: ``open`` lists the partitions of the named intervals and reads a file a month (``HistoryIndex``); a question
+    to the tree then takes a fraction of a millisecond, one to the samples lists and reads as much of theirs.
     """
 
     warehouse: Warehouse
     stream: Stream
-    labels: tuple[str, ...]
+    files: Names
     view: View
 
     @classmethod
     def open(cls, warehouse: Warehouse, stream: Stream, labels: Sequence[str] | None = None) -> Past:
         """Read the leaves of the named partitions (None: of all)."""
         labels = warehouse.labels("history_leaves") if labels is None else labels
-        rows = _rows(warehouse, "history_leaves", labels, stream, ["tuples", "sampled", "fraction"])
-        return cls(warehouse, stream, tuple(labels), View.of(rows, stream.numeric_columns))
+        found = _leaves(warehouse, stream).read(labels)
+        return cls(warehouse, stream, found.names, View.of(found.rows, stream.numeric_columns))
+
+    @cached_property
+    def _samples(self) -> HistoryIndex:
+        return _samples(self.warehouse, self.stream)
+
+    @cached_property
+    def _looked_at(self) -> set[str]:
+        return set()
+
+    def stands(self) -> bool:
+        """Whether no pass has come between the reading of the leaves and of their samples; if one has, open again."""
+        now = _leaves(self.warehouse, self.stream).names(self._looked_at)
+        return all(now.get(label) == self.files[label] for label in self._looked_at)
 
     @property
     def spec(self) -> History:
@@ -141,10 +166,10 @@ class Past:
     @cached_property
     def _groups(self) -> pa.Table:
         """Rows of ``history_groups`` as if they were leaves: with the fraction of their interval."""
-        named = ["group_column", "group_value", "tuples"]
-        rows = _rows(self.warehouse, "history_groups", self.labels, self.stream, named)
+        rows = _groups(self.warehouse, self.stream).read(self.files).rows
         held = dict(zip(self.view.strata.labels, self.view.strata.fraction_of_label().tolist(), strict=True))
-        fraction = [held[label] for label in rows.column("interval").to_pylist()]
+        label = rows.column("interval").combine_chunks()
+        fraction = np.array([held.get(name, 0.0) for name in label.dictionary.to_pylist()])[label.indices.to_numpy()]
         rows = rows.append_column("fraction", pa.array(fraction, pa.float64()))
         return rows.append_column("sampled", pa.array(np.zeros(rows.num_rows, np.int64)))
 
@@ -161,40 +186,58 @@ class Past:
         ]
 
     @cached_property
-    def _files(self) -> dict[str, list[BandFile]]:
+    def _large(self) -> dict[tuple[str, str], list[BandFile]]:
         return {}
 
-    def files(self, labels: Sequence[str]) -> list[BandFile]:
-        """The files of samples of these partitions; their footers are read once."""
-        new = [label for label in labels if label not in self._files]
-        for label in new:
-            self._files[label] = []
-        for file in band_files(self.warehouse, self.stream.name, new):
-            self._files[file.label].append(file)
-        return [file for label in labels for file in self._files[label]]
+    def _band_files(self, large: Names) -> list[BandFile]:
+        """The files of these partitions of samples; their footers are read once."""
+        new = [label for label, names in large.items() if (label, names) not in self._large]
+        found = band_files(self.warehouse, self.stream.name, new)
+        self._large.update({(label, large[label]): [f for f in found if f.label == label] for label in new})
+        return [file for label, names in large.items() for file in self._large[label, names]]
 
     def samples(self, view: View, columns: Sequence[str]) -> Samples:
         """The sampled tuples in the view's leaves that are in force at its fractions."""
         strata = view.strata
         some = np.unique(strata.label[(strata.sampled > 0) & (strata.fraction > 0)])
         labels = [strata.labels[i] for i in some.tolist()]
+        self._looked_at.update(labels)
+        copied = self._samples.read(labels)
         limit = dict(zip(strata.labels, strata.fraction_of_label().tolist(), strict=True))
-        files = [file for file in self.files(labels) if file.least_u < limit[file.label]]
-        return samples_in_force(self.warehouse, self.stream.name, strata, files, columns)
+        files = [file for file in self._band_files(copied.large) if file.least_u < limit[file.label]]
+        read = samples_in_force(self.warehouse, self.stream.name, strata, files, columns)
+        rows = copied.rows.select(sample_schema(self.warehouse, self.stream.name, columns).names)
+        interval = copied.rows.column("interval").combine_chunks()
+        number = {label: i for i, label in enumerate(strata.labels)}
+        code = np.array([number.get(label, -1) for label in interval.dictionary.to_pylist()], np.int64)
+        return in_force(rows, code[interval.indices.to_numpy()], strata).plus(read)
 
 
-def _rows(warehouse: Warehouse, table: str, labels: Sequence[str], stream: Stream, named: Sequence[str]) -> pa.Table:
-    """The stream's rows of a table of leaves, with ``interval``; all files at once."""
-    schema = warehouse.schema(table)
+def renew(warehouse: Warehouse, stream: Stream) -> None:
+    """Bring up to date what makes a large past quick to open, lest the next reader has to."""
+    for made in (_leaves, _groups, _samples):
+        index = made(warehouse, stream)
+        index.renew(warehouse.labels(index.table))
+
+
+def _leaves(warehouse: Warehouse, stream: Stream) -> HistoryIndex:
+    return _index(warehouse, stream, "history_leaves", ["tuples", "sampled", "fraction"])
+
+
+def _groups(warehouse: Warehouse, stream: Stream) -> HistoryIndex:
+    return _index(warehouse, stream, "history_groups", ["group_column", "group_value", "tuples"])
+
+
+def _samples(warehouse: Warehouse, stream: Stream) -> HistoryIndex:
+    table = samples_table(stream.name)
+    return HistoryIndex(warehouse, table, stream.name, warehouse.schema(table), samples=True)
+
+
+def _index(warehouse: Warehouse, stream: Stream, table: str, named: Sequence[str]) -> HistoryIndex:
     names = ["stream", "leaf_start", "leaf_end", *named]
     names += [f"{c}_{name}" for c in stream.numeric_columns for name, _ in LEAF_AGGREGATES]
-    wanted = pa.schema([*(schema.field(name) for name in names), ("interval", pa.string())])
-    files = list(warehouse.files(table, labels))
-    if not files:
-        return wanted.empty_table()
-    of_path = ds.partitioning(pa.schema([("interval", pa.string())]), flavor="hive")
-    source = ds.dataset(files, schema=wanted, format="parquet", partitioning=of_path)
-    return source.to_table(filter=pc.field("stream") == stream.name)
+    schema = warehouse.schema(table)
+    return HistoryIndex(warehouse, table, stream.name, pa.schema([schema.field(name) for name in names]))
 
 
 def event_us_in(samples: Samples, start_us: int, end_us: int) -> Bools:

@@ -15,11 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.apps.history_past import renew
 from tidegate.apps.launcher import launch
 from tidegate.declarations.models import History, Stream, from_us
 from tidegate.declarations.tables import TIMESTAMP, has_groups
@@ -60,7 +62,8 @@ def run(context: RunContext, intervals: Sequence[Interval]) -> None:
     with context.stage(STAGE, intervals) as stage:
         if not streams or not due:
             return
-        written = context.warehouse.read_arrow("history_leaves")
+        # One piece: whatever is done to thousands of small ones takes as long as making them one.
+        written = context.warehouse.read_arrow("history_leaves").combine_chunks()
         held = [_Held.load(context.warehouse, stream, written) for stream in streams]
         for interval in due:
             rows, levels = [], []
@@ -72,6 +75,8 @@ def run(context: RunContext, intervals: Sequence[Interval]) -> None:
             stage.commit.put_arrow("history_passes", interval, pa.concat_tables(rows))
             stage.commit.put_state(LEVELS, interval, pa.concat_tables(levels))
         _rewrite(context, stage, written, held)
+    for stream in streams:
+        renew(context.warehouse, stream)
 
 
 def recorded_passes(warehouse: Warehouse, stream: str) -> tuple[Pass, ...]:
@@ -199,20 +204,20 @@ def _rewrite(context: RunContext, stage: StageRun, written: pa.Table, held: Sequ
     others = written.filter(pc.invert(pc.is_in(written.column("stream"), streams)))
     thinned = {h.stream.name: _thinned(h, written) for h in held}
     after = pa.concat_tables([*(_in_force(h, thinned[h.stream.name]) for h in held), others]).sort_by(order)
-    before = written.sort_by(order)
-    changed = [label for label in context.warehouse.labels("history_leaves") if _of(before, label) != _of(after, label)]
+    changed = _changed(written.sort_by(order), after)
     context.progress(f"{STAGE}: {len(changed)} partitions of leaves change")
-    for label in changed:
-        stage.commit.put_arrow("history_leaves", interval_labelled(context.pipeline, label), _of(after, label))
+    for label, rows in changed.items():
+        stage.commit.put_arrow("history_leaves", interval_labelled(context.pipeline, label), rows)
     if has_groups(context.pipeline):
         _rewrite_groups(context, stage, held)
     # Leaves first: who reads between the two moves finds lower fractions, and leaves out what is beyond them.
     for h in held:
         table = samples_table(h.stream.name)
+        fraction = dict(zip(h.labels, h.fraction.tolist(), strict=True))
+        files = {label: list(own) for label, own in groupby(h.files, lambda file: file.label)}
         for label in thinned[h.stream.name]:
-            fraction = float(h.fraction[h.labels.index(label)])
-            files = [file for file in h.files if file.label == label]
-            keep_below(stage.commit, table, interval_labelled(context.pipeline, label), files, fraction)
+            interval = interval_labelled(context.pipeline, label)
+            keep_below(stage.commit, table, interval, files[label], fraction[label])
 
 
 def _thinned(h: _Held, written: pa.Table) -> list[str]:
@@ -231,7 +236,8 @@ def _in_force(h: _Held, thinned: Sequence[str]) -> pa.Table:
         return rows
     strata = Strata.of(rows)
     gone = np.isin(rows.column("interval").to_numpy(zero_copy_only=False).astype(str), list(thinned))
-    files = [file for file in h.files if file.label in set(thinned)]
+    those = set(thinned)
+    files = [file for file in h.files if file.label in those]
     found = samples_in_force(h.warehouse, h.stream.name, strata, files, [])
     counted = np.bincount(found.stratum, minlength=rows.num_rows)
     return _set(rows, "sampled", pa.array(np.where(gone, counted, strata.sampled)))
@@ -239,7 +245,7 @@ def _in_force(h: _Held, thinned: Sequence[str]) -> pa.Table:
 
 def _rewrite_groups(context: RunContext, stage: StageRun, held: Sequence[_Held]) -> None:
     """The groups' leaves merge as the leaves do."""
-    before = context.warehouse.read_arrow("history_groups")
+    before = context.warehouse.read_arrow("history_groups").combine_chunks()
     parts = []
     for h in held:
         rows = before.filter(pc.equal(before.column("stream"), h.stream.name))
@@ -247,10 +253,8 @@ def _rewrite_groups(context: RunContext, stage: StageRun, held: Sequence[_Held])
             rows = relabel_rows(rows, decided, GROUP_KEYS)
         parts.append(rows)
     order = [(key, "ascending") for key in GROUP_KEYS]
-    after, before = pa.concat_tables(parts).sort_by(order), before.sort_by(order)
-    for label in context.warehouse.labels("history_groups"):
-        if _of(before, label) != _of(after, label):
-            stage.commit.put_arrow("history_groups", interval_labelled(context.pipeline, label), _of(after, label))
+    for label, rows in _changed(before.sort_by(order), pa.concat_tables(parts).sort_by(order)).items():
+        stage.commit.put_arrow("history_groups", interval_labelled(context.pipeline, label), rows)
 
 
 def _set(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
@@ -258,8 +262,17 @@ def _set(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
     return rows.set_column(index, rows.schema.field(index), values)
 
 
-def _of(rows: pa.Table, label: str) -> pa.Table:
-    return rows.filter(pc.equal(rows.column("interval"), label)).combine_chunks()
+def _changed(before: pa.Table, after: pa.Table) -> dict[str, pa.Table]:
+    """The intervals whose rows have changed, each with its rows after; both tables ascend by interval."""
+    old, new = _by_interval(before), _by_interval(after)
+    return {label: rows for label, rows in new.items() if rows != old[label]}
+
+
+def _by_interval(rows: pa.Table) -> dict[str, pa.Table]:
+    runs = pc.run_end_encode(rows.column("interval").combine_chunks())
+    ends = runs.run_ends.to_pylist()
+    spans = zip(runs.values.to_pylist(), [0, *ends[:-1]], ends, strict=True)
+    return {label: rows.slice(start, end - start) for label, start, end in spans}
 
 
 def _pass_rows(stream: Stream, decided: Pass, tuples_before: int) -> pa.Table:

@@ -131,12 +131,10 @@ class Strata:
     def of(cls, rows: pa.Table) -> Strata:
         """Of rows of the table, with their ``interval``, in any order; ``order_of`` gives the order."""
         rows = rows.take(order_of(rows))
-        labels, label = np.unique(
-            rows.column("interval").to_numpy(zero_copy_only=False).astype(str), return_inverse=True
-        )
+        labels, label = _labels_of(rows)
         return cls(
-            tuple(labels.tolist()),
-            label.astype(np.int64),
+            labels,
+            label,
             instants_us(rows.column("leaf_start")),
             instants_us(rows.column("leaf_end")),
             rows.column("tuples").to_numpy(),
@@ -164,7 +162,17 @@ class Strata:
 
 def order_of(rows: pa.Table) -> pa.Array:
     """Indices that sort rows of leaves by interval and leaf."""
-    return pc.sort_indices(rows, sort_keys=[("interval", "ascending"), ("leaf_start", "ascending")])
+    _, label = _labels_of(rows)
+    return pa.array(np.lexsort((instants_us(rows.column("leaf_start")), label)))
+
+
+def _labels_of(rows: pa.Table) -> tuple[tuple[str, ...], Int64s]:
+    """The labels that occur, ascending, and the index of each row's; the column may be a dictionary already."""
+    encoded = pc.dictionary_encode(rows.column("interval")).combine_chunks()
+    codes, place = np.unique(encoded.indices.to_numpy(), return_inverse=True)
+    found = np.array(encoded.dictionary.to_pylist(), dtype=str)[codes]
+    labels, rank = np.unique(found, return_inverse=True)
+    return tuple(labels.tolist()), rank[place].astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,23 +187,40 @@ class Samples:
         """The fraction at which each is held."""
         return strata.fraction[self.stratum]
 
+    def plus(self, other: Samples) -> Samples:
+        """These and others of the same strata."""
+        if not len(other.u):
+            return self
+        rows = pa.concat_tables([self.rows, other.rows])
+        stratum, u = np.append(self.stratum, other.stratum), np.append(self.u, other.u)
+        return Samples(rows, stratum, u)
+
 
 def samples_in_force(
     warehouse: Warehouse, stream: str, strata: Strata, files: Sequence[BandFile], columns: Sequence[str]
 ) -> Samples:
-    """The sampled tuples of these files that lie in the strata, with the wanted columns.
-
-    Of a thinned partition whose bands are not gone yet, what is beyond the fraction in force is left out.
-    """
-    names = list(dict.fromkeys(["u", "event_time", *columns]))
-    schema = warehouse.schema(samples_table(stream))
-    wanted = pa.schema([schema.field(name) for name in names])
+    """The sampled tuples of these files that lie in the strata, with the wanted columns."""
+    wanted = sample_schema(warehouse, stream, columns)
     number = {label: i for i, label in enumerate(strata.labels)}
     own = [file for file in files if file.label in number]
     with ThreadPoolExecutor(_READERS) as pool:
-        parts = list(pool.map(lambda f: pq.ParquetFile(f.path).read(columns=names).cast(wanted), own))
+        parts = list(pool.map(lambda f: pq.ParquetFile(f.path).read(columns=wanted.names).cast(wanted), own))
     rows = pa.concat_tables(parts) if parts else wanted.empty_table()
     label = np.repeat(np.array([number[f.label] for f in own], np.int64), [len(part) for part in parts])
+    return in_force(rows, label, strata)
+
+
+def sample_schema(warehouse: Warehouse, stream: str, columns: Sequence[str]) -> pa.Schema:
+    """Priority, event time and the wanted columns of the stream's samples."""
+    schema = warehouse.schema(samples_table(stream))
+    return pa.schema([schema.field(name) for name in dict.fromkeys(["u", "event_time", *columns])])
+
+
+def in_force(rows: pa.Table, label: Int64s, strata: Strata) -> Samples:
+    """Those of sampled tuples that lie in the strata; ``label``: index of the interval in which each entered.
+
+    Of a thinned partition whose bands are not gone yet, what is beyond the fraction in force is left out.
+    """
     u = rows.column("u").to_numpy()
     stratum = strata.of_tuples(label, instants_us(rows.column("event_time")))
     kept = stratum >= 0

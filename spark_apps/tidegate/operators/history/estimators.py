@@ -13,7 +13,6 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betaincinv, stdtrit
 
 Int64s = npt.NDArray[np.int64]
 Float64s = npt.NDArray[np.float64]
@@ -283,6 +282,9 @@ class LeafSample:
         # Below rounding the residuals are those of rows that are all alike.
         if spread <= float(self.weight.sum()) ** 2 * 1e-28 * float((values[qualifies] ** 2).max(initial=0.0)):
             return 0.0, 0.0
+        # scipy takes longer to import than most questions take, and not all need it.
+        from scipy.special import stdtrit
+
         quantile = float(stdtrit(effective - 1, (1 + self.confidence) / 2))
         skewness = float((estimated.parts**3).sum()) / spread**1.5
         tail = skewness * (1 + 2 * min(quantile, _LARGEST_QUANTILE) ** 2) / 6
@@ -410,6 +412,8 @@ def _jeffreys(successes: float, trials: float, confidence: float) -> tuple[float
     >>> [round(b, 3) for b in _jeffreys(3, 10, 0.95)]
     [0.093, 0.606]
     """
+    from scipy.special import betaincinv
+
     tail = (1 - confidence) / 2
     a, b = successes + 0.5, trials - successes + 0.5
     return float(betaincinv(a, b, tail)), float(betaincinv(a, b, 1 - tail))
