@@ -135,6 +135,23 @@ def test_error_by_age_follows_the_last_pass(pipeline: Pipeline, warehouse: Path)
     assert error == pytest.approx([100 * (0.25 / 30) ** 0.5, 100 * 0.05**0.5])
 
 
+def test_estimates_are_set_against_the_truth_by_age(pipeline: Pipeline, warehouse: Path):
+    """Three questions, one a pass: of the newest pass alone, two hours into the last day."""
+    asked = {"stream": "departures", "part_start": START, "part_end": START + timedelta(hours=2), "tuples": 40,
+             "question": "SELECT SUM(`delay`) AS answer FROM departures WHERE `delay` < 9", "fraction": 0.5,
+             "truth": 100.0, "exact": False}  # fmt: skip
+    answers = [{"estimate": 1.0, "low": 0.0, "high": 2.0, "holds": False},
+               {"estimate": None, "low": None, "high": None, "holds": None},
+               {"estimate": 97.0, "low": 90.0, "high": 104.0, "holds": True}]  # fmt: skip
+    _write(warehouse, pipeline, "history_accuracy", [asked | answer for answer in answers])
+    page = run(pipeline, warehouse).read_text()
+    assert "1 of 1 intervals of 95 % hold the truth after the newest pass; check_quality has not judged that." in page
+    table = page[page.index("Measured error of estimates") : page.index("The same by part")]
+    (row,) = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)[1:]]
+    assert row == ["departures", "1.0", "SUM(delay) where delay &lt; 9", "40", "0.5", "100", "97", "90", "104",
+                   "3.0 %", "✓ yes"]  # fmt: skip
+
+
 def test_the_bundle_draws_what_the_package_writes():
     """After an update of plotly: npm pack plotly.js-basic-dist-min@VERSION, and copy plotly-basic.min.js."""
     assert f"plotly.js (basic - minified) v{get_plotlyjs_version()}" in PLOTLY_JS.read_text()[:200]

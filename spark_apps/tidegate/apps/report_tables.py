@@ -17,6 +17,7 @@ _WRITTEN_BY = {
     "window_plan": "ingest",
     "stream_rates": "ingest",
     "history_leaves": "sample_history",
+    "history_accuracy": "resample_history",
     "quality_results": "check_quality",
     "quarantine": "ingest",
     "run_metrics": "every stage",
