@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from base64 import b64decode
 from datetime import UTC, datetime, timedelta
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -150,6 +152,39 @@ def test_estimates_are_set_against_the_truth_by_age(pipeline: Pipeline, warehous
     (row,) = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)[1:]]
     assert row == ["departures", "1.0", "SUM(delay) where delay &lt; 9", "40", "0.5", "100", "97", "90", "104",
                    "3.0 %", "✓ yes"]  # fmt: skip
+
+
+def test_tables_of_another_version_are_named_and_the_rest_is_shown(pipeline: Pipeline, warehouse: Path):
+    """One partition lacks a column, one file is damaged, one table is not there: how to mend each is said."""
+    folder = warehouse / pipeline.name
+    (old,) = (folder / "window_plan" / f"interval={LABELS[1]}").glob("*.parquet")
+    pq.write_table(pq.ParquetFile(old).read().drop_columns(["trigger", "min_width_s"]), old)
+    (torn,) = (folder / "slack_plan" / f"interval={LABELS[2]}").glob("*.parquet")
+    torn.write_bytes(torn.read_bytes()[:-8])
+    shutil.rmtree(folder / "query_plan")
+    page = run(pipeline, warehouse).read_text()
+    said = [unescape(text) for text in re.findall(r'<p class="empty">(Table [^<]*To mend it, .*?)</p>', page)]
+    left_out = [sentence for sentence in said if "stream_rates" not in sentence]  # which is not there either
+    for sentence, (what, where, first, last, stage) in zip(
+        left_out,
+        (
+            (
+                "query_plan is not there, though ingest ran",
+                "in 3 intervals from 2013-02-08T00 to 2013-02-08T02",
+                "00",
+                "03",
+                "ingest",
+            ),
+            ("slack_plan has a file that is not Parquet", "in 2013-02-08T02", "02", "03", "calibrate"),
+            ("window_plan lacks the columns min_width_s, trigger", "in 2013-02-08T01", "01", "02", "ingest"),
+        ),
+        strict=True,
+    ):
+        assert sentence.startswith(f"Table {what} {where};")
+        assert f"--warehouse {warehouse} --from 2013-02-08T{first}:00:00Z --to 2013-02-08T{last}:00:00Z" in sentence
+        assert f"--stage {stage}" in sentence
+    assert "2 plans: 1 at level A, 1 below level B." in page, "what the other partitions hold"
+    assert "✓ Kept: 1.0000 on average over 18 windows" in page
 
 
 def test_the_bundle_draws_what_the_package_writes():

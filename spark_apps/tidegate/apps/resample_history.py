@@ -192,8 +192,12 @@ class _Held:
         return _pass_rows(self.stream, decided, entered)
 
     def judged(self, interval: Interval, new: bool) -> pa.Table:
-        """How good the estimates are after the pass; of one on record, what was noted then."""
-        if not new:
+        """How good the estimates are after the pass; of one on record, what was noted then.
+
+        If nothing was (the record is of an older version), the newest pass can still be judged: what it left is there.
+        """
+        noted = interval.label in self.warehouse.labels(ACCURACY)
+        if not new and (noted or interval.end_us < max(self.recorded)):
             rows = self.warehouse.read_arrow(ACCURACY, [interval.label]).drop_columns("interval")
             return rows.filter(pc.equal(rows.column("stream"), self.stream.name))
         rows, label = self._entered(self.end_us <= interval.end_us)
