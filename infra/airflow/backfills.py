@@ -49,9 +49,7 @@ def wait_until_free(
             f"backfill {first['id']} of {dag}, from {_shown(first['from_date'])} to {_shown(first['to_date'])} "
             f"({done} of {len(runs)} intervals done)"
         )
-        cancel = (
-            f"cancel it: `python infra/airflow/stack.py cancel --dag {dag}`, or in the UI, tab Backfills of the DAG"
-        )
+        cancel = f"cancel it: `python infra/airflow/stack.py cancel --dag {dag}`, or on the DAG's page, tab Backfills"
         if first["is_paused"]:
             raise InTheWay(f"In the way is {which}: it is paused. Let it go on in the UI, or {cancel}.")
         if failed and done < len(runs):
