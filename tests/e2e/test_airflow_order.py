@@ -153,7 +153,8 @@ def test_events_of_a_table_carry_its_partitions(stack: TemporaryStack) -> None:
     hours = ["2013-02-08T22", "2013-02-08T23", "2013-02-09T00"]
     for table in ("probe.slack_plan", "probe.quality_results"):
         assert sorted(key for name, key in events if name == table) == hours, table
-    assert [key for name, key in events if name == "probe.history_passes"] == hours[1:2]
+    # The interval that failed was run again as a whole, so what had succeeded in it is said twice.
+    assert {key for name, key in events if name == "probe.history_passes"} == set(hours[1:2])
     assert {key for name, key in events if name == "probe_models"} == {None}
     heard = stack.warehouse / "heard.txt"
     deadline = time.monotonic() + 60
