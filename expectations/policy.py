@@ -82,6 +82,7 @@ SEVERITIES: Mapping[str, Severity] = MappingProxyType(
         "history_samples_in_leaves": "warning",
         "history_samples_by_priority": "critical",
         "history_weights_sound": "critical",
+        "history_interval_coverage": "warning",
         # run metrics: memory that was really taken.
         "metrics_values_known": "critical",
         "metrics_grain_unique": "critical",
@@ -98,14 +99,18 @@ class Policy:
     ``trailing``: the period before an interval's end over which promises are judged. ``least_windows``: with fewer
     final windows in it a promise is still warming up (rule ``promise_warming_up`` instead of ``promise_kept``).
     ``kept_share``: the share of windows that must lie within ERROR. ``quarantine_share``: the largest share of a
-    stream's records that may be refused without a warning. ``failures_listed``: how many failed rows of one
-    expectation, table and query are listed one by one.
+    stream's records that may be refused without a warning. ``history_coverage``: the share of intervals about the past
+    that hold the truth, which they must but for what chance allows: fewer than the bound would hold it with a
+    probability of at most ``history_chance`` (binomial, for the questions share no tuple). ``failures_listed``: how
+    many failed rows of one expectation, table and query are listed one by one.
     """
 
     trailing: timedelta = timedelta(hours=24)
     least_windows: int = 24
     kept_share: float = 0.95
     quarantine_share: float = 0.01
+    history_coverage: float = 0.95
+    history_chance: float = 0.001
     failures_listed: int = 20
     severities: Mapping[str, Severity] = field(default_factory=lambda: SEVERITIES)
 

@@ -22,9 +22,10 @@ TRENDS = {
     "Accuracy against the promise": ("promise_kept", "promise_warming_up"),
     "Slack K against the oracle's": ("slack_covers_oracle",),
     "Bytes held against M": ("plan_held_within_memory_budget",),
+    "Coverage of history intervals": ("history_interval_coverage",),
     "Share of records refused": ("quarantine_share",),
 }
-_SHARES = ("promise_kept", "promise_warming_up", "quarantine_share")
+_SHARES = ("promise_kept", "promise_warming_up", "history_interval_coverage", "quarantine_share")
 
 
 @dataclass(frozen=True)
@@ -68,13 +69,15 @@ class Series:
         low, high = min(values), max(values)
         spread = (high - low) or abs(high) or 1.0
         start, end = label_start(self.labels[0]), label_start(self.labels[-1])
-        span = (end - start).total_seconds() or 1.0
+        span = (end - start).total_seconds()
 
         def points(own: Sequence[float]) -> str:
+            heights = [_HEIGHT - _EDGE - (value - low) / spread * (_HEIGHT - 2 * _EDGE) for value in own]
+            if not span:  # one value is a level line: a line of one point would not show
+                return f"{_EDGE},{heights[0]:.1f} {_WIDTH - _EDGE},{heights[0]:.1f}"
             return " ".join(
-                f"{_EDGE + (label_start(label) - start).total_seconds() / span * (_WIDTH - 2 * _EDGE):.1f},"
-                f"{_HEIGHT - _EDGE - (value - low) / spread * (_HEIGHT - 2 * _EDGE):.1f}"
-                for label, value in zip(self.labels, own, strict=True)
+                f"{_EDGE + (label_start(label) - start).total_seconds() / span * (_WIDTH - 2 * _EDGE):.1f},{height:.1f}"
+                for label, height in zip(self.labels, heights, strict=True)
             )
 
         return points(self.measured), points(self.promised)
@@ -95,7 +98,7 @@ def trends(by_label: Mapping[str, Sequence[Row]]) -> list[tuple[str, list[Series
                 continue
             for title, rules in TRENDS.items():
                 if row["expectation"] in rules:
-                    own = found[title, row["query"] or "", rules[0]]
+                    own = found[title, row["query"] or _stream(row), rules[0]]
                     # Of several tables or streams the one that is worst off.
                     if label not in own or row["measured"] > own[label]["measured"]:
                         own[label] = row
@@ -113,6 +116,11 @@ def trends(by_label: Mapping[str, Sequence[Row]]) -> list[tuple[str, list[Series
             )
         )
     return [(title, series) for title, series in made.items() if series]
+
+
+def _stream(row: Row) -> str:
+    """The stream of a trend that has a line for each."""
+    return row["table"].removeprefix("history_samples_") if row["expectation"] == "history_interval_coverage" else ""
 
 
 def week_of(label: str) -> str:
@@ -160,6 +168,11 @@ def _week(name: str, labels: Sequence[str], by_label: Mapping[str, Sequence[Row]
         if refused
         else "No record was refused beyond what is tolerated."
     )
+    covered = [row["measured"] for row in rows if row["expectation"] == "history_interval_coverage" and row["promised"]]
+    if covered:
+        sentences.append(
+            f"Of a stream's 95 % intervals about the past at least {min(covered):.1%} held the truth after every pass."
+        )
     absent = [row for row in rows if row["expectation"].startswith("file_missing") and not row["success"]]
     if absent:
         sentences.append(f"{len(absent)} file{'s were' if len(absent) != 1 else ' was'} missing.")

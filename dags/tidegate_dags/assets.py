@@ -1,22 +1,26 @@
 """Airflow's assets: every table of the warehouse, so that the lineage from stream to mart shows in the UI.
 
 What a stage reads and writes is said once, in its documentation (stages.py): the names in backticks are the tables.
-Every event of an asset says which interval it is about; a DAG that is scheduled on one must not keep state, because
-Airflow merges events.
+Every event of a table carries the partition that was written, by the label that its folder has. A DAG that is to run
+for each of them is scheduled by ``PartitionedAssetTimetable``; one that only wants to know that something is new, by
+the asset ``<pipeline>_models``, whose events have no partition (Airflow merges them, so it must not keep state).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import time, timedelta
 from pathlib import Path
 from typing import Any
 
 from airflow.sdk import Asset
 
-from tidegate_dags.declaration import Declaration
+from tidegate_dags.declaration import Declaration, parse_instant
 from tidegate_dags.run_range import interval_from, interval_to
 from tidegate_dags.stages import STAGES, Stage
+
+MOST_PARTITIONS = 100
 
 
 def inlets(stage: Stage, declaration: Declaration) -> list[Asset]:
@@ -42,21 +46,45 @@ def outlets(stage: Stage, declaration: Declaration, home: Path) -> list[Asset]:
         return _tables(stage.writes, stage, declaration)
     name = declaration.name
     marts = sorted(path.stem for path in (home / "dbt" / "models" / "marts").glob("*.sql"))
-    models = Asset(name=f"{name}_models", uri=f"tidegate://{name}/models")
     return [
-        models,
+        _models(name),
         *(Asset(name=f"{name}.{mart}", uri=f"tidegate://{name}/marts/{mart}", group="mart") for mart in marts),
     ]
 
 
-def say_interval(context: Any, result: Any = None) -> None:
-    """After a task: note on every asset's event which stretch it is about."""
-    extra = {
-        "from": interval_from(context["params"], context.get("data_interval_start")),
-        "to": interval_to(context["params"], context.get("data_interval_end")),
-    }
-    for asset in context["task"].outlets:
-        context["outlet_events"][asset].extra.update(extra)
+class SayPartitions:
+    """Called after a task: notes on every asset's event which stretch it is about, and which partitions were written.
+
+    A run of a long stretch writes more partitions than anyone wants events of (each asset has one a partition): beyond
+    ``MOST_PARTITIONS`` there is one event, with the stretch alone.
+    """
+
+    def __init__(self, declaration: Declaration, *, daily: bool):
+        self._declaration = declaration
+        self._daily = daily
+
+    def __call__(self, context: Any, result: Any = None) -> None:
+        """Note it."""
+        start = interval_from(context["params"], context.get("data_interval_start"))
+        end = interval_to(context["params"], context.get("data_interval_end"))
+        labels = self._labels(start, end)
+        for asset in context["task"].outlets:
+            event = context["outlet_events"][asset]
+            event.extra.update({"from": start, "to": end})
+            if asset != _models(self._declaration.name) and len(labels) <= MOST_PARTITIONS:
+                event.add_partitions(labels)
+
+    def _labels(self, start: str, end: str) -> list[str]:
+        """Labels of the intervals; of a daily stage, of those that end a day."""
+        length, at, until = self._declaration.interval, parse_instant(start), parse_instant(end)
+        intervals = (at + n * length for n in range((until - at) // length))
+        whole_hours = length % timedelta(hours=1) == timedelta()
+        form = "%Y-%m-%dT%H" if whole_hours else "%Y-%m-%dT%H%M"
+        return [f"{i:{form}}" for i in intervals if not self._daily or (i + length).time() == time()]
+
+
+def _models(name: str) -> Asset:
+    return Asset(name=f"{name}_models", uri=f"tidegate://{name}/models")
 
 
 def _named(text: str) -> list[str]:

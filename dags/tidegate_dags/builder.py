@@ -34,7 +34,7 @@ from airflow.providers.standard.operators.bash import BashOperator
 from airflow.sdk import DAG, BaseOperator, CronDataIntervalTimetable
 
 from tidegate_dags.alerts import deadline, failed
-from tidegate_dags.assets import inlets, outlets, say_interval
+from tidegate_dags.assets import SayPartitions, inlets, outlets
 from tidegate_dags.declaration import Declaration, parse_instant, read_declaration
 from tidegate_dags.documentation import pipeline_documentation, stage_documentation
 from tidegate_dags.links import PipelinePage
@@ -133,7 +133,7 @@ def _task(
         "inlets": inlets(stage, declaration),
         "outlets": outlets(stage, declaration, home),
         "pre_execute": Gate(stage.name, declaration, daily=stage.daily),
-        "post_execute": say_interval,
+        "post_execute": SayPartitions(declaration, daily=stage.daily),
     }
     task: BaseOperator
     if stage.submitted:

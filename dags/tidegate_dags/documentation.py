@@ -48,7 +48,8 @@ what is which.
 ## What it reads and writes
 
 Every table is an asset (*Assets* in the side bar): its producing and consuming tasks lead from the files to the marts,
-and each event of an asset carries the range of arrival time that it is about.
+and each event of an asset carries the partition that was written (its interval, like `2013-02-08T10`) and the range of
+arrival time. A DAG of yours that is to run for each of them: `PartitionedAssetTimetable`.
 
 ## What it answers
 

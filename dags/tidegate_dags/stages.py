@@ -91,8 +91,8 @@ STAGES = (
         name="resample_history",
         after=("sample_history",),
         daily=True,
-        reads="`history_leaves`, `history_samples_<stream>`",
-        writes="`history_passes` and the thinned, merged leaves",
+        reads="`history_leaves`, `history_samples_<stream>`, `events_<stream>` where they are still there",
+        writes="`history_passes`, `history_accuracy` and the thinned, merged leaves",
         guarantees="the store of samples stays within its capacity; "
         "runs for the interval that ends a day and is skipped otherwise",
         page="report",

@@ -23,7 +23,7 @@ _FRAME = pa.schema(
     ]
 )
 # Tables without a partition in every interval, or judged before they are written.
-_NOT_DUE = ("history_passes", "quality_results")
+_NOT_DUE = ("history_passes", "history_accuracy", "quality_results")
 
 
 def frame(case: Case, policy: Policy) -> pa.Table:

@@ -1,7 +1,8 @@
-"""The sampled past: leaves with their exact aggregates, and their samples."""
+"""The sampled past: leaves with their exact aggregates, their samples, and how often estimates hold the truth."""
 
 from __future__ import annotations
 
+from math import comb
 from typing import Any
 
 import pyarrow as pa
@@ -25,18 +26,23 @@ _FRAME = pa.schema(
         ("samples_found", pa.int64()),
         ("beyond_fraction", pa.int64()),
         ("unsound_weights", pa.int64()),
+        ("coverage_measured", pa.float64()),
+        ("coverage_promised", pa.float64()),
     ]
 )
 _KEYS = ["leaf_start", "u", "fraction", "weight", "event_id", "event_time", "arrival_time"]
 
 
 def frame(case: Case, policy: Policy) -> pa.Table:
-    """One row a leaf, one row a stream with its samples."""
+    """One row a leaf, one row a stream with its samples, one more where a pass judged its estimates."""
     streams = [s.name for s in case.pipeline.streams if s.history is not None]
     if not streams:
         return _FRAME.empty_table()
     leaves = case.read("history_leaves")
-    return joined([_leaves(leaves), *(_samples(case, leaves, stream) for stream in streams)], _FRAME)
+    samples = (_samples(case, leaves, stream) for stream in streams)
+    judged = case.read("history_accuracy", ["stream", "exact", "holds"])
+    coverage = (_coverage(judged.filter(pc.equal(judged["stream"], stream)), stream, policy) for stream in streams)
+    return joined([_leaves(leaves), *samples, *coverage], _FRAME)
 
 
 def _leaves(rows: pa.Table) -> pa.Table:
@@ -94,6 +100,42 @@ def _samples(case: Case, leaves: pa.Table, stream: str) -> pa.Table:
     )
 
 
+def _coverage(judged: pa.Table, stream: str, policy: Policy) -> pa.Table:
+    """The share of the stream's intervals that hold the truth; what is exact has no interval, unless it is wrong."""
+    rows = judged.filter(pc.is_valid(judged["holds"]))
+    rows = rows.filter(pc.invert(pc.and_(rows["exact"], rows["holds"])))
+    if not rows.num_rows:
+        return _FRAME.empty_table()
+    held = pc.sum(rows["holds"]).as_py()
+    least = least_holding(rows.num_rows, policy.history_coverage, policy.history_chance)
+    return shaped(
+        {
+            "table": f"history_samples_{stream}",
+            "subject": f"{held} of {rows.num_rows} hold it, and chance allows for no fewer than {least}",
+            "grain": "estimates",
+            "coverage_measured": held / rows.num_rows,
+            "coverage_promised": least / rows.num_rows,
+        },
+        _FRAME,
+        1,
+    )
+
+
+def least_holding(count: int, share: float, chance: float) -> int:
+    """The largest k such that fewer than k of ``count`` independent intervals hold with at most this probability.
+
+    >>> least_holding(40, 0.95, 0.001), least_holding(1, 0.95, 0.001)
+    (33, 0)
+    """
+    below, k = 0.0, 0
+    while k < count:
+        below += comb(count, k) * share**k * (1 - share) ** (count - k)
+        if below > chance:
+            break
+        k += 1
+    return k
+
+
 def expectations(gxe: Any, pipeline: Pipeline, policy: Policy) -> list[Any]:
     """The expectations on ``frame``."""
     rules = Rules(gxe, policy)
@@ -109,6 +151,10 @@ def expectations(gxe: Any, pipeline: Pipeline, policy: Policy) -> list[Any]:
     says = "only tuples whose priority is within the fraction are sampled"
     rules.at_most("history_samples_by_priority", says, "beyond_fraction", 0)
     rules.at_most("history_weights_sound", "a sample's weight is 1/fraction", "unsound_weights", 0)
+    says = "the 95 % intervals of estimates about the past hold the truth, but for what chance allows"
+    rules.pair(
+        "history_interval_coverage", says, "coverage_measured", "coverage_promised", measured="coverage_measured"
+    )
     return rules.made
 
 

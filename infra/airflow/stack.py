@@ -4,6 +4,7 @@
     python infra/airflow/stack.py status                   what runs
     python infra/airflow/stack.py backfill --dag flights --from 2013-02-08T10:00Z --to 2013-02-08T13:00Z
                                                            run intervals in order, show every task; 1 if one fails
+    python infra/airflow/stack.py cancel --dag flights     give up the backfill that is under way
     python infra/airflow/stack.py down                     stop; nothing stays behind
     python infra/airflow/stack.py run COMMAND …            a command in the environment of the stages
     python infra/airflow/stack.py url | password           for scripts
@@ -34,6 +35,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil  # type: ignore[import-untyped, unused-ignore]
+from backfills import FINAL, InTheWay, under_way, wait_until_free
 from environment import PROJECT, Places, airflow_environment, password_file, places, spark_environment
 from rest import Refused, Rest
 
@@ -47,8 +49,6 @@ COMPONENTS = {
     "dag-processor": ["dag-processor"],
     "triggerer": ["triggerer", "--skip-serve-logs"],
 }
-
-FINAL = ("success", "failed")
 
 
 class Failed(Exception):
@@ -220,7 +220,7 @@ class Stack:
         if not intervals:
             say(f"Nothing to do: {dag} has done every interval in [{start:%Y-%m-%dT%H:%M}, {end:%Y-%m-%dT%H:%M}).")
             return
-        created = self._create_backfill(rest, body) if new else None
+        created = self._create_backfill(rest, body, timeout_s) if new else None
         say(f"{dag}: {counted(len(intervals))} from {label(intervals[0])} on")
         began = time.monotonic()
         shown_states: dict[tuple[str, str], str] = {}
@@ -244,23 +244,31 @@ class Stack:
             time.sleep(1)
         say(f"{dag}: {counted(len(intervals))} in {time.monotonic() - began:.0f} s")
 
-    def _create_backfill(self, rest: Rest, body: dict[str, Any]) -> int:
-        """Create it; again if SQLite was busy, which Airflow answers with 503 instead of waiting."""
+    def cancel(self, dag: str) -> None:
+        """Cancel the DAG's backfill that is under way: tasks that run go on, nothing else of it is begun."""
+        rest = self.rest()
+        cancelled = under_way(rest, dag)
+        for backfill in cancelled:
+            self._cancel(rest, backfill["id"])
+            say(f"Cancelled backfill {backfill['id']} of {dag}: tasks that run go on, nothing else of it is begun.")
+        if not cancelled:
+            say(f"No backfill of {dag} is under way.")
+
+    def _create_backfill(self, rest: Rest, body: dict[str, Any], timeout_s: float) -> int:
+        """Create it after the one that is under way; again if SQLite was busy, which Airflow answers with 503."""
         for attempt in range(30):
+            wait_until_free(rest, body["dag_id"], timeout_s, say)
             try:
                 created: int = rest.post("/backfills", body)["id"]
                 return created
             except Refused as refused:
                 if refused.status == 409:
-                    raise Failed(
-                        f"{body['dag_id']} is being backfilled already: wait for it or cancel it in the UI."
-                    ) from None
+                    continue  # somebody else was quicker: their turn first
                 if refused.status != 503:
                     raise
-            # A half-made backfill may be left, which would block the next attempt.
-            for half_made in rest.pages("/backfills", of="backfills", dag_id=body["dag_id"]):
-                if half_made["completed_at"] is None:
-                    self._cancel(rest, half_made["id"])
+            # A half-made backfill may be left, which would block the next attempt: ours, for none was under way.
+            for half_made in under_way(rest, body["dag_id"]):
+                self._cancel(rest, half_made["id"])
             time.sleep(0.3 + 0.1 * attempt)
         raise Failed("Airflow's database stayed locked; try again.")
 
@@ -475,6 +483,8 @@ def main() -> int:
     backfill.add_argument("--to", dest="end", required=True, type=parse_instant)
     backfill.add_argument("--again", action="store_true", help="run intervals again that succeeded")
     backfill.add_argument("--timeout", type=float, default=3600, help="seconds, 3600 if not given")
+    cancel = commands.add_parser("cancel")
+    cancel.add_argument("--dag", required=True)
     run = commands.add_parser("run")
     run.add_argument("words", nargs=argparse.REMAINDER)
     arguments = parser.parse_args()
@@ -493,13 +503,15 @@ def main() -> int:
                 say(stack._password())
             case "backfill":
                 stack.backfill(arguments.dag, arguments.start, arguments.end, arguments.again, arguments.timeout)
+            case "cancel":
+                stack.cancel(arguments.dag)
             case "run":
                 environment = {**os.environ, **spark_environment(stack.at)}
                 command = shutil.which(arguments.words[0], path=environment["PATH"]) if arguments.words else None
                 if command is None:
                     raise Failed(f"No such command: {' '.join(arguments.words)}")
                 os.execve(command, [command, *arguments.words[1:]], environment)
-    except Failed as failed:
+    except (Failed, InTheWay) as failed:
         print(failed, file=sys.stderr, flush=True)
         return 1
     except Refused as refused:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
+
+from airflow.sdk.definitions.asset import AssetUniqueKey
+from airflow.sdk.execution_time.context import OutletEventAccessor
+from tidegate_dags.declaration import parse_instant
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -46,12 +49,36 @@ def test_marts_are_assets_and_stages_read_assets_that_are_written(flights: Any) 
     assert "events_weather" in _names(flights.get_task("join_aggregate").inlets)
 
 
-def test_an_event_says_which_stretch_it_is_about(flights: Any) -> None:
-    """What a consumer reads of an event is the range of arrival time."""
-    from tidegate_dags.assets import say_interval
+def _said(dag: Any, task_id: str, start: str, end: str) -> dict[str, OutletEventAccessor]:
+    """What is noted on the events of a task's assets after it ran for a stretch."""
+    task = dag.get_task(task_id)
+    events = {asset: OutletEventAccessor(key=AssetUniqueKey.from_asset(asset)) for asset in task.outlets}
+    task._post_execute_hook({"params": {"from": start, "to": end}, "task": task, "outlet_events": events}, None)
+    return {asset.name.removeprefix("flights."): event for asset, event in events.items()}
 
-    task = flights.get_task("top_k")
-    events = {asset: SimpleNamespace(extra={}) for asset in task.outlets}
-    params = {"from": "2013-02-07T00:00:00Z", "to": "2013-02-08T00:00:00Z"}
-    say_interval({"params": params, "task": task, "outlet_events": events})
-    assert all(event.extra == params for event in events.values())
+
+def test_an_event_says_which_stretch_and_partitions_it_is_about(flights: Any) -> None:
+    """A consumer reads of an event the partition's label, as its folder has it, and the range of arrival time."""
+    from tidegate.declarations import load_pipeline
+    from tidegate.hosts.intervals import intervals_between
+
+    start, end = "2013-02-07T22:00:00Z", "2013-02-08T01:00:00Z"
+    pipeline = load_pipeline(PROJECT / "dags" / "pipelines" / "flights")
+    labels = {i.label for i in intervals_between(pipeline, parse_instant(start), parse_instant(end))}
+    events = _said(flights, "top_k", start, end)
+    assert events and all(event.extra == {"from": start, "to": end} for event in events.values())
+    assert all(event.partition_keys == labels for event in events.values())
+    assert len(labels) == 3
+    assert _said(flights, "resample_history", start, end)["history_passes"].partition_keys == {"2013-02-07T23"}
+
+
+def test_what_triggers_plain_consumers_has_no_partition(flights: Any) -> None:
+    """Airflow starts a DAG that knows no partitions only by events that have none."""
+    events = _said(flights, "publish", "2013-02-07T22:00:00Z", "2013-02-08T01:00:00Z")
+    assert not events.pop("flights_models").partition_keys
+    assert events and all(len(event.partition_keys) == 3 for event in events.values())
+
+
+def test_a_long_stretch_is_one_event_an_asset(flights: Any) -> None:
+    events = _said(flights, "ingest", "2013-01-01T00:00:00Z", "2014-01-01T00:00:00Z")
+    assert events and not any(event.partition_keys for event in events.values())

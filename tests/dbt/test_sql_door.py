@@ -111,6 +111,25 @@ def test_a_jdbc_client_gets_tables_marts_and_their_meanings(door: Door, publishe
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        ("select nonsense from warehouse.accuracy", "Did you mean one of the following"),
+        ("selec 1", "Syntax error at or near"),
+        ("select cast(stream as int) from warehouse.stream_rates", "cannot be cast to"),
+    ],
+)
+def test_a_mistake_is_answered_by_a_message_and_not_by_a_trace(door: Door, statement: str, says: str) -> None:
+    with pytest.raises(Py4JJavaError) as error:
+        door.ask(statement)
+    message = error.value.java_exception.getMessage()
+    assert says in message
+    assert sum(line.startswith("\tat ") for line in message.splitlines()) <= 8, message
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(900)
 def test_partitions_that_come_change_and_go_are_seen(door: Door, published: Published) -> None:
     warehouse = published.context.warehouse
     new = intervals_between(

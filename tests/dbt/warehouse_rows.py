@@ -122,6 +122,10 @@ def rows_of(pipeline: Pipeline, table: str, interval: Interval, schema: pa.Schem
         case "history_passes":
             leaf = {"pass_time": end, "tuples_before": 10, "leaf_start": start, "leaf_end": end, "fraction": 0.4}
             return [{"stream": s, **leaf} for s in with_history]
+        case "history_accuracy":
+            asked = {"question": f"SELECT COUNT(*) FROM {with_history[0]}", "tuples": 10, "fraction": 0.4, "truth": 10.0}
+            found = {"estimate": 9.0, "low": 8.0, "high": 11.0, "exact": False, "holds": True}
+            return [{"stream": s, "part_start": start, "part_end": end, **asked, **found} for s in with_history]
         case "run_metrics":
             row = {"started_at": end, "seconds": 2.5, "rows_in": 10, "rows_out": 9, "rows_late": 1}
             row |= {"rows_quarantined": 1, "peak_state_bytes": 500, "memory_budget_bytes": 1000}

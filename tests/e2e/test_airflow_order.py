@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -24,6 +25,19 @@ from tidegate_dags import build_dag
 dag = build_dag("probe", end="2014-01-01T00:00:00Z")
 for task in dag.tasks:
     task.retries = 0  # what fails here fails on purpose
+'''
+
+# Somebody else's DAG: one run for each partition of a table that is written.
+CONSUMER = '''"""A DAG of Airflow that runs once for every partition of a table."""
+import os, pathlib
+from airflow.sdk import DAG, Asset, PartitionedAssetTimetable, task
+table = Asset(name="probe.slack_plan", uri="tidegate://probe/tables/slack_plan")
+with DAG("consumer", schedule=PartitionedAssetTimetable(assets=table), is_paused_upon_creation=False, catchup=False):
+    @task
+    def hear(dag_run=None):
+        with open(pathlib.Path(os.environ["TIDEGATE_WAREHOUSE"], "heard.txt"), "a") as heard:
+            heard.write(f"{dag_run.partition_key}\\n")
+    hear()
 '''
 
 PIPELINE = """
@@ -59,6 +73,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TemporaryStack]:
     pipeline.mkdir(parents=True)
     (pipeline / "pipeline.yml").write_text(PIPELINE)
     (home / "dags" / "probe.py").write_text(DAG_FILE)
+    (home / "dags" / "consumer.py").write_text(CONSUMER)
     shutil.copy(PROJECT / "dags" / ".airflowignore", home / "dags")
     apps = home / "spark_apps" / "tidegate" / "apps"
     apps.mkdir(parents=True)
@@ -126,6 +141,27 @@ def test_intervals_wait_for_the_one_before(stack: TemporaryStack) -> None:
     assert position["2013-02-08T23:00:00Z", "resample_history"] < position["2013-02-09T00:00:00Z", "sample_history"]
     assert ran.count(("2013-02-08T22:00:00Z", "ingest")) == 1, "what succeeded is not run again"
     assert not _deadlines(stack), "what is done cannot be late"
+
+
+@pytest.mark.timeout(120)
+def test_events_of_a_table_carry_its_partitions(stack: TemporaryStack) -> None:
+    """One event a partition that was written, and one run of whoever is scheduled on the table."""
+    with closing(sqlite3.connect(stack.state / "airflow" / "airflow.db")) as database:
+        events = database.execute(
+            "SELECT asset.name, partition_key FROM asset_event JOIN asset ON asset.id = asset_event.asset_id"
+        ).fetchall()
+    hours = ["2013-02-08T22", "2013-02-08T23", "2013-02-09T00"]
+    for table in ("probe.slack_plan", "probe.quality_results"):
+        assert sorted(key for name, key in events if name == table) == hours, table
+    # The interval that failed was run again as a whole, so what had succeeded in it is said twice.
+    assert {key for name, key in events if name == "probe.history_passes"} == set(hours[1:2])
+    assert {key for name, key in events if name == "probe_models"} == {None}
+    heard = stack.warehouse / "heard.txt"
+    deadline = time.monotonic() + 60
+    while not heard.exists() or len(heard.read_text().split()) < 3:
+        assert time.monotonic() < deadline, heard.read_text() if heard.exists() else "nothing was heard"
+        time.sleep(1)
+    assert sorted(heard.read_text().split()) == hours
 
 
 @pytest.mark.timeout(60)

@@ -140,6 +140,8 @@ def write_good(root: Path) -> Warehouse:
                 continue
             for hour in hours:
                 own = [row for row in rows[table] if row["interval"] == hour.label]
+                if table == "history_accuracy" and not own:
+                    continue  # written by intervals that end a day
                 put = commit.put_file if table == "run_metrics" else None
                 data = to_table(warehouse, table, own)
                 if put is None:
@@ -185,6 +187,12 @@ def _tables(pipeline: Pipeline) -> dict[str, list[Row]]:
         for query in pipeline.queries:
             _window(rows, query, tick)
         tick += EVERY
+    last = START + timedelta(hours=HOURS - 1)
+    part = {"stream": "departures", "part_start": START, "part_end": last, "tuples": 30, "fraction": 0.5}
+    for number in range(40):
+        answer = {"question": f"q{number}", "truth": 1.0, "estimate": 1.1, "low": 0.9, "high": 1.3, "exact": False}
+        row = {"interval": _label(last), **part, **answer, "holds": number >= 2}
+        rows["history_accuracy"].append(row)
     return rows
 
 

@@ -76,7 +76,7 @@ def test_broken_promise_is_shown_and_does_not_fail_the_stage(spoilt: Warehouse) 
 def test_hour_in_which_nothing_arrived_is_in_order(spoilt: Warehouse) -> None:
     hour = intervals(spoilt.pipeline)[0]
     for table in spoilt.tables():
-        if table not in ("quality_results", "history_passes", "run_metrics", "source_files"):
+        if table not in ("quality_results", "history_passes", "history_accuracy", "run_metrics", "source_files"):
             replace_rows(spoilt, table, hour.label, [])
     metrics = [dict(row, rows_in=0, rows_out=0) for row in read(spoilt, "run_metrics", hour.label)]
     with spoilt.commit("test", [hour]) as commit:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,10 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from expectations.suites.history import least_holding
 
 from tidegate.apps import resample_history, sample_history
 from tidegate.apps.history import estimate, query_history, render
-from tidegate.apps.history_judged import against_truth
+from tidegate.apps.history_judged import judge
 from tidegate.apps.history_past import Past
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Column, History, Pipeline, Stream, to_us
@@ -32,7 +35,7 @@ from tidegate.operators.window_sizing.bounds import EffectiveBounds
 START = datetime(2013, 2, 7, tzinfo=UTC)
 END = START + timedelta(days=3)
 MINUTE_US = 60 * 1_000_000
-TABLES = ("history_leaves", "history_groups", "history_samples_calls", "history_passes")
+TABLES = ("history_leaves", "history_groups", "history_samples_calls", "history_passes", "history_accuracy")
 HISTORY = History(
     leaf_s=3600, capacity_tuples=700, merge_leaves=6, min_fraction=0.02, seed=3, law="inverse_age", group_by=("kind",)
 )
@@ -423,15 +426,43 @@ def test_a_past_that_is_not_there_is_named(done, tmp_path: Path) -> None:  # typ
         query_history(done[0].pipeline, tmp_path, sql, START, END)
 
 
-def test_the_past_is_judged_where_the_tuples_are_still_there(done) -> None:  # type: ignore[no-untyped-def]
-    """Ten parts, each a question to the samples; of ten 95 % intervals, four wrong ones are a chance of 1 in 1 000."""
-    context, _ = done
-    judged = against_truth(context.warehouse, context.pipeline.stream("calls"))
-    assert len(judged) >= 4 and all(one.end > one.start for one in judged)
-    assert [one.fraction for one in judged][0] < [one.fraction for one in judged][-1]
-    assert sum(one.holds is False for one in judged) <= 3
-    assert all(one.error is None or one.error < 1 for one in judged)
-    assert against_truth(context.warehouse, context.pipeline.stream("unkept")) == []
+def test_every_pass_judges_the_past_where_the_tuples_are_still_there(done) -> None:  # type: ignore[no-untyped-def]
+    """What is noted of the newest pass is what anyone who asks now is told, and the truth is that of the tuples."""
+    context, intervals = done
+    rows = context.warehouse.read_arrow("history_accuracy").to_pylist()
+    ends = [i.label for i in intervals if i.ends_day]
+    assert sorted({row["interval"] for row in rows}) == ends
+    newest = [row for row in rows if row["interval"] == ends[-1]]
+    assert len({row["part_start"] for row in newest}) >= 3 and {row["stream"] for row in rows} == {"calls"}
+    assert newest[0]["fraction"] > newest[-1]["fraction"], "the older the thinner"
+    events = context.warehouse.read_arrow("events_calls").to_pandas()
+    for row in newest:
+        asked = query_history(
+            context.pipeline, context.warehouse_root, row["question"], row["part_start"], row["part_end"]
+        )["rows"][0]["answer"]
+        assert (row["estimate"], row["low"], row["high"]) == (asked["estimate"], asked["low"], asked["high"])
+        inside = events[(events["event_time"] >= row["part_start"]) & (events["event_time"] < row["part_end"])]
+        aggregate, _, condition = re.match(r"SELECT (.*) AS answer FROM (\w+) WHERE (.*)", row["question"]).groups()
+        chosen = inside.query(condition.replace("`", "").replace("AND", "and"))
+        function, column = re.match(r"(\w+)\(`?(.*?)`?\)", aggregate).groups()
+        truth = len(chosen) if function == "COUNT" else chosen[column].agg({"SUM": "sum", "AVG": "mean"}[function])
+        assert row["truth"] == pytest.approx(truth), row["question"]
+    # Independent questions: fewer than this many hold once in a thousand times.
+    assert sum(row["holds"] for row in newest) >= least_holding(len(newest), 0.95, 0.001)
+
+
+def test_a_past_whose_tuples_are_gone_is_not_judged(done, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    context, intervals = done
+    shutil.copytree(context.warehouse_root, tmp_path / "copy")
+    warehouse = Warehouse(tmp_path / "copy", context.pipeline)
+    past = Past.open(warehouse, context.pipeline.stream("calls"))
+    whole = judge(past, intervals[-1].end_us).to_pylist()
+    for label in warehouse.labels("events_calls")[:6]:
+        shutil.rmtree(warehouse.partition("events_calls", label))
+    kept = judge(past, intervals[-1].end_us).to_pylist()
+    assert kept and kept[0] == whole[0], "the newest part has lost nothing"
+    gone = intervals[5].end - timedelta(seconds=context.pipeline.stream("calls").max_early_s)
+    assert min(row["part_start"] for row in whole) < gone <= min(row["part_start"] for row in kept)
 
 
 def test_reading_stops_when_the_interval_is_narrow_enough(done) -> None:  # type: ignore[no-untyped-def]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from base64 import b64decode
 from datetime import UTC, datetime, timedelta
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -133,6 +135,56 @@ def test_error_by_age_follows_the_last_pass(pipeline: Pipeline, warehouse: Path)
     age, error = (np.frombuffer(b64decode(figure[axis]["bdata"]), figure[axis]["dtype"]) for axis in "xy")
     assert age == pytest.approx([0, 2 / 24])
     assert error == pytest.approx([100 * (0.25 / 30) ** 0.5, 100 * 0.05**0.5])
+
+
+def test_estimates_are_set_against_the_truth_by_age(pipeline: Pipeline, warehouse: Path):
+    """Three questions, one a pass: of the newest pass alone, two hours into the last day."""
+    asked = {"stream": "departures", "part_start": START, "part_end": START + timedelta(hours=2), "tuples": 40,
+             "question": "SELECT SUM(`delay`) AS answer FROM departures WHERE `delay` < 9", "fraction": 0.5,
+             "truth": 100.0, "exact": False}  # fmt: skip
+    answers = [{"estimate": 1.0, "low": 0.0, "high": 2.0, "holds": False},
+               {"estimate": None, "low": None, "high": None, "holds": None},
+               {"estimate": 97.0, "low": 90.0, "high": 104.0, "holds": True}]  # fmt: skip
+    _write(warehouse, pipeline, "history_accuracy", [asked | answer for answer in answers])
+    page = run(pipeline, warehouse).read_text()
+    assert "1 of 1 intervals of 95 % hold the truth after the newest pass; check_quality has not judged that." in page
+    table = page[page.index("Measured error of estimates") : page.index("The same by part")]
+    (row,) = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)[1:]]
+    assert row == ["departures", "1.0", "SUM(delay) where delay &lt; 9", "40", "0.5", "100", "97", "90", "104",
+                   "3.0 %", "✓ yes"]  # fmt: skip
+
+
+def test_tables_of_another_version_are_named_and_the_rest_is_shown(pipeline: Pipeline, warehouse: Path):
+    """One partition lacks a column, one file is damaged, one table is not there: how to mend each is said."""
+    folder = warehouse / pipeline.name
+    (old,) = (folder / "window_plan" / f"interval={LABELS[1]}").glob("*.parquet")
+    pq.write_table(pq.ParquetFile(old).read().drop_columns(["trigger", "min_width_s"]), old)
+    (torn,) = (folder / "slack_plan" / f"interval={LABELS[2]}").glob("*.parquet")
+    torn.write_bytes(torn.read_bytes()[:-8])
+    shutil.rmtree(folder / "query_plan")
+    page = run(pipeline, warehouse).read_text()
+    said = [unescape(text) for text in re.findall(r'<p class="empty">(Table [^<]*To mend it, .*?)</p>', page)]
+    left_out = [sentence for sentence in said if "stream_rates" not in sentence]  # which is not there either
+    for sentence, (what, where, first, last, stage) in zip(
+        left_out,
+        (
+            (
+                "query_plan is not there, though ingest ran",
+                "in 3 intervals from 2013-02-08T00 to 2013-02-08T02",
+                "00",
+                "03",
+                "ingest",
+            ),
+            ("slack_plan has a file that is not Parquet", "in 2013-02-08T02", "02", "03", "calibrate"),
+            ("window_plan lacks the columns min_width_s, trigger", "in 2013-02-08T01", "01", "02", "ingest"),
+        ),
+        strict=True,
+    ):
+        assert sentence.startswith(f"Table {what} {where};")
+        assert f"--warehouse {warehouse} --from 2013-02-08T{first}:00:00Z --to 2013-02-08T{last}:00:00Z" in sentence
+        assert f"--stage {stage}" in sentence
+    assert "2 plans: 1 at level A, 1 below level B." in page, "what the other partitions hold"
+    assert "✓ Kept: 1.0000 on average over 18 windows" in page
 
 
 def test_the_bundle_draws_what_the_package_writes():

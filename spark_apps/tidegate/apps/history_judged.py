@@ -1,106 +1,222 @@
-"""Estimates of the past against the truth, where the tuples are still there: what the report shows of history."""
+"""Estimates of the past against the truth, where the tuples are still there: what each daily pass notes down.
+
+After a pass the past falls into parts, each twice as old as the one before. The tuples of a part are told apart by the
+value of one column into slices of different selectivity, and each slice is asked about: COUNT, SUM or AVG, by the same
+estimators as ``tidegate history``. Slices share no tuple and tuples are sampled independently of each other, so the
+questions are independent, and how many of the 95 % intervals may miss the truth is a matter of the binomial
+distribution.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from tidegate.apps.history import query_history
-from tidegate.apps.history_past import Past
-from tidegate.declarations.models import Stream, from_us
-from tidegate.hosts.warehouse import Warehouse
-from tidegate.operators.history.tree import COUNT, SUM
+from tidegate.apps.history_answers import Question
+from tidegate.apps.history_past import Bools, Past, View
+from tidegate.declarations.models import from_us
+from tidegate.declarations.tables import TIMESTAMP
+from tidegate.hosts.history_store import Samples
+from tidegate.hosts.intervals import interval_holding
+from tidegate.operators.history.estimators import Estimate
+from tidegate.operators.history.laws import Float64s, Int64s
+from tidegate.operators.history.query import parse_history_query
+from tidegate.operators.schedule import instants_us
 
-PARTS = 10
+TABLE = "history_accuracy"
+CONFIDENCE = 0.95
+# Shares of a part's tuples that the slices take, the lowest values first.
+SLICES = (0.3, 0.25, 0.2, 0.15, 0.1)
+# With fewer sampled tuples a skewed slice often misses the one tuple that decides (papers/03: intervals hold from an
+# effective number of ten on). Expected, not found: to choose by what was found would favour some samples.
+LEAST_EXPECTED = 20
+# Of a part that holds more, the newest leaves are asked about: a pass reads a bounded number of samples and tuples. Of
+# so many samples the smallest slice still holds LEAST_EXPECTED.
+MOST_SAMPLED_A_PART, MOST_TUPLES_A_PART = 300, 50_000
+_FIRST_PART_LEAVES = 4
 
 
-@dataclass(frozen=True)
-class Judged:
-    """One question about one part of a stream's past: AVG of a column where it is above its mean over all of it.
+def judge(past: Past, pass_us: int) -> pa.Table:
+    """Rows of ``history_accuracy``: the questions about a stream's past as it stands after a pass.
 
-    ``fraction``: sampled share of the part's tuples. ``error``: relative, None if there is no estimate. ``holds``:
-    whether the 95 % interval holds the truth; None if it has no bounds.
+    Args:
+        past: what had entered history by the pass, with the fractions and leaves that the pass decided.
+        pass_us: when the pass happens, µs since 1970.
+
+    Returns:
+        A row a question, the newest part first. Leaves some of whose tuples are gone (``events_<stream>`` is no longer
+        kept) or have not entered yet (they are still in their windows) are not asked about.
+
+    Cost: reads the partitions of at most ``MOST_SAMPLED_A_PART`` samples and ``MOST_TUPLES_A_PART`` tuples a part (and
+    the events that arrived up to ``max_late`` after them), whatever the length of the past; the number of parts grows
+    with its logarithm. 1.4 CPU seconds eight weeks into a stream of 900 tuples a day (eight parts, 40 questions).
     """
-
-    stream: str
-    column: str
-    start: datetime
-    end: datetime
-    tuples: int
-    fraction: float
-    truth: float
-    estimate: float | None
-    low: float | None
-    high: float | None
-
-    @property
-    def error(self) -> float | None:
-        """|estimate − truth| / |truth|."""
-        if self.estimate is None or not self.truth:
-            return None
-        return abs(self.estimate - self.truth) / abs(self.truth)
-
-    @property
-    def holds(self) -> bool | None:
-        """Whether the interval holds the truth."""
-        if self.low is None or self.high is None:
-            return None
-        slack = 1e-9 * max(abs(self.truth), 1.0)
-        return self.low - slack <= self.truth <= self.high + slack
+    columns, rows = past.stream.numeric_columns, []
+    labels = past.warehouse.labels(f"events_{past.stream.name}")
+    if columns:
+        for number, leaves in enumerate(_parts(past.view, pass_us, past.spec.leaf_s * 1_000_000)):
+            part = _Part.of(past, leaves, labels, pass_us)
+            if part is not None:
+                by, of = (columns[(number + shift) % len(columns)] for shift in (0, 1))
+                rows += part.judged(by, of)
+    return pa.Table.from_pylist(rows, schema=past.warehouse.schema(TABLE))
 
 
-def against_truth(warehouse: Warehouse, stream: Stream, parts: int = PARTS) -> list[Judged]:
-    """The stream's past in parts of equal length, the oldest first, one numeric column estimated in each.
-
-    Parts that hold no tuple, or tuples that are still in their windows, are left out. Nothing is estimated from exact
-    aggregates: the predicate sends every question to the samples.
-
-    Cost: reads the leaves and samples once a part, and the column of all events once.
-    """
-    if stream.history is None or not stream.numeric_columns or not warehouse.labels("history_leaves"):
-        return []
-    view = Past.open(warehouse, stream).view
-    # A measurement rather than a number that names something, such as a flight's.
-    column = next((c for c in stream.numeric_columns if stream.column(c).type == "double"), stream.numeric_columns[0])
-    values, strata = view.values[:, stream.numeric_columns.index(column), :], view.strata
-    count = float(values[:, COUNT].sum())
-    if not count:
-        return []
-    mean = float(values[:, SUM].sum()) / count
-    event_us, held = _events(warehouse, stream, column)
-    edges = np.linspace(strata.start_us.min(), strata.end_us.max(), parts + 1).astype(np.int64)
-    # Whole leaves, so that the leaves say how many tuples have entered.
-    edges = np.unique([strata.start_us.min(), *(strata.end_us[strata.end_us <= e].max(initial=0) for e in edges[1:])])
-    edges = edges[edges >= strata.start_us.min()]
-    sql = f"SELECT AVG(`{column}`) AS mean FROM {stream.name} WHERE `{column}` > {mean!r}"
+def _parts(view: View, pass_us: int, leaf_us: int) -> list[Bools]:
+    """Which rows of the view each part asks about, the newest part first."""
+    strata = view.strata
+    age = np.maximum(pass_us - strata.start_us, 1) / (leaf_us * _FIRST_PART_LEAVES)
+    # Ages up to 1, 3, 7, 15 … of the first part's length.
+    number = np.ceil(np.log2(age + 1)).astype(np.int64)
     found = []
-    for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        own = (strata.start_us >= start) & (strata.end_us <= end)
-        inside = (event_us >= start) & (event_us < end)
-        chosen = held[inside & (held > mean)]
-        tuples = int(strata.tuples[own].sum())
-        if not len(chosen) or tuples != int(inside.sum()):
-            continue
-        span = (from_us(start), from_us(end))
-        (row,) = query_history(warehouse.pipeline, warehouse.root, sql, *span)["rows"]
-        answer = row["mean"]
-        fraction = float(strata.sampled[own].sum()) / tuples
-        bounds = (answer["estimate"], answer["low"], answer["high"])
-        found.append(Judged(stream.name, column, *span, tuples, fraction, float(chosen.mean()), *bounds))
+    for own in (number == part for part in np.unique(number)):
+        starts, leaf = np.unique(strata.start_us[own], return_inverse=True)
+        tuples, fraction = strata.tuples[own], strata.fraction[own]
+        newest_first = np.cumsum(np.bincount(leaf, weights=tuples)[::-1])
+        sampled = np.cumsum(np.bincount(leaf, weights=tuples * fraction)[::-1])
+        # The leaf with which the samples are enough is the last.
+        enough = np.append(False, sampled[:-1] >= MOST_SAMPLED_A_PART)
+        asked = starts[::-1][(newest_first <= MOST_TUPLES_A_PART) & ~enough]
+        if len(asked):
+            found.append(own & (strata.start_us >= asked[-1]))
     return found
 
 
-def _events(warehouse: Warehouse, stream: Stream, column: str) -> tuple[np.ndarray, np.ndarray]:
-    """Event time and value of every accepted tuple; NaN where it has none."""
-    table = f"events_{stream.name}"
-    files = list(warehouse.files(table, warehouse.labels(table)))
+@dataclass(frozen=True, eq=False)
+class _Part(Past):
+    """A few adjacent leaves, with all of their tuples: ``event_us``, ``values`` (column → float64, NaN for NULL)."""
+
+    event_us: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    values: dict[str, Float64s] = field(default_factory=dict)
+    _read: list[Samples] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, past: Past, leaves: Bools, labels: Sequence[str], pass_us: int) -> _Part | None:
+        """The complete leaves among some; None if there is none. ``labels``: the partitions of events there are."""
+        view = past.view.only(leaves)
+        event_us, values = _events(
+            past, labels, int(view.strata.start_us.min()), int(view.strata.end_us.max()), pass_us
+        )
+        starts, leaf = np.unique(view.strata.start_us, return_inverse=True)
+        ends, tuples = np.zeros(len(starts), np.int64), np.zeros(len(starts), np.int64)
+        np.maximum.at(ends, leaf, view.strata.end_us)
+        np.add.at(tuples, leaf, view.strata.tuples)
+        order = np.sort(event_us)
+        there = np.searchsorted(order, ends) - np.searchsorted(order, starts)
+        complete = tuples == there
+        if not complete.any():
+            return None
+        first = int(np.argmax(complete))
+        last = first + int(np.argmin(np.append(complete[first:], False)))
+        inside = (event_us >= starts[first]) & (event_us < ends[last - 1])
+        view = view.only((leaf >= first) & (leaf < last))
+        held = {column: of[inside] for column, of in values.items()}
+        return cls(past.warehouse, past.stream, past.files, view, event_us[inside], held)
+
+    def samples(self, view: View, columns: Sequence[str]) -> Samples:
+        """The sampled tuples of all leaves, read once: every question is about all of them."""
+        if not self._read:
+            self._read.append(super().samples(self.view, list(self.values)))
+        return self._read[0]
+
+    def judged(self, by: str, of: str) -> list[dict[str, Any]]:
+        """The questions, an estimate and the truth for each.
+
+        Args:
+            by: the column by whose value the tuples are told apart.
+            of: the column that SUM and AVG are about.
+        """
+        strata = self.view.strata
+        span = int(strata.start_us.min()), int(strata.end_us.max())
+        fraction = float((strata.tuples * strata.fraction).sum() / strata.tuples.sum())
+        rows = []
+        for number, (condition, chosen) in enumerate(_slices(by, self.values[by])):
+            values = self.values[of][chosen]
+            values = values[np.isfinite(values)]
+            aggregate = ("COUNT(*)", f"SUM(`{of}`)", f"AVG(`{of}`)")[number % 3]
+            asked = int(chosen.sum()) if number % 3 == 0 else len(values)
+            if asked * fraction < LEAST_EXPECTED:
+                continue
+            truth = float(asked if number % 3 == 0 else values.sum() if number % 3 == 1 else values.mean())
+            sql = f"SELECT {aggregate} AS answer FROM {self.stream.name} WHERE {condition}"
+            query = parse_history_query(sql, (self.stream,))
+            ((row,), _) = Question(query, self, *span, CONFIDENCE).answer()
+            rows.append(
+                {
+                    "stream": self.stream.name,
+                    "part_start": from_us(span[0]),
+                    "part_end": from_us(span[1]),
+                    "question": sql,
+                    "tuples": asked,
+                    "fraction": fraction,
+                    "truth": truth,
+                    **_compared(row["answer"], truth),
+                }
+            )
+        return rows
+
+
+def _compared(estimate: Estimate, truth: float) -> dict[str, Any]:
+    low, high = estimate.low, estimate.high
+    # Sums of doubles in another order differ in the last digits.
+    slack = 1e-9 * max(abs(truth), 1.0)
+    holds = None if low is None or high is None else low - slack <= truth <= high + slack
+    return {"estimate": estimate.estimate, "low": low, "high": high, "exact": estimate.exact, "holds": holds}
+
+
+def _slices(column: str, values: Float64s) -> list[tuple[str, Bools]]:
+    """(SQL condition, bool[n]): disjoint ranges of values, about as selective as ``SLICES`` where there are no ties."""
+    known = values[np.isfinite(values)]
+    if not len(known):
+        return []
+    inner = np.unique(np.quantile(known, np.cumsum(SLICES)[:-1], method="lower"))
+    edges = [-np.inf, *inner[inner > known.min()].tolist(), np.inf]
+    found = []
+    for low, high in zip(edges[:-1], edges[1:], strict=True):
+        bounds = [f"`{column}` >= {_literal(low)}"] if np.isfinite(low) else []
+        bounds += [f"`{column}` < {_literal(high)}"] if np.isfinite(high) else []
+        condition = " AND ".join(bounds) or f"`{column}` IS NOT NULL"
+        found.append((condition, np.isfinite(values) & (values >= low) & (values < high)))
+    return found
+
+
+def _literal(value: float) -> str:
+    """As SQL takes it and people write it.
+
+    >>> _literal(-5.0), _literal(0.25)
+    ('-5', '0.25')
+    """
+    return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else repr(value)
+
+
+def _events(
+    past: Past, labels: Sequence[str], start_us: int, end_us: int, pass_us: int
+) -> tuple[Int64s, dict[str, Float64s]]:
+    """Event time and numeric values of the accepted tuples of [start, end) that had arrived by the pass."""
+    stream, warehouse, table = past.stream, past.warehouse, f"events_{past.stream.name}"
+    first, last = (
+        interval_holding(warehouse.pipeline, at).label
+        for at in (
+            start_us - stream.max_early_s * 1_000_000,
+            min(end_us + stream.max_late_s * 1_000_000, pass_us - 1),
+        )
+    )
+    files = list(warehouse.files(table, [label for label in labels if first <= label <= last]))
+    names = ["event_time", "arrival_time", *stream.numeric_columns]
+    wanted = pa.schema([warehouse.schema(table).field(name) for name in names])
     if not files:
-        return np.empty(0, np.int64), np.empty(0)
-    rows = ds.dataset(files, schema=warehouse.schema(table), format="parquet").to_table(columns=["event_time", column])
-    values = pc.fill_null(rows.column(column).cast(pa.float64()), np.nan).to_numpy()
-    return np.asarray(rows.column("event_time").cast(pa.int64()).to_numpy()), values
+        return np.empty(0, np.int64), dict.fromkeys(stream.numeric_columns, np.empty(0))
+    begin, until, arrived = (pa.scalar(at, pa.int64()).cast(TIMESTAMP) for at in (start_us, end_us, pass_us))
+    field_of = pc.field("event_time")
+    inside = (field_of >= begin) & (field_of < until) & (pc.field("arrival_time") < arrived)
+    rows = ds.dataset(files, schema=wanted, format="parquet").to_table(filter=inside)
+    values = {
+        name: pc.fill_null(rows.column(name).cast(pa.float64()), np.nan).to_numpy() for name in stream.numeric_columns
+    }
+    return instants_us(rows.column("event_time")), values

@@ -1,7 +1,8 @@
 """Report: one HTML page that shows what a pipeline promised and what it kept.
 
 K, accuracy, widths, support levels and memory against the promises, as charts and as numbers, from the tables of the
-warehouse. Tables that are missing or empty are named in the page. The page is a function of the tables alone.
+warehouse. Tables that are missing, empty or of another version are named in the page, which shows the rest. The page is
+a function of the tables alone.
 """
 
 from __future__ import annotations
@@ -62,7 +63,13 @@ def render(pipeline: Pipeline, tables: Tables) -> str:
         runs_section(tables),
         quality_section(tables),
     ]
-    return page(pipeline.name, pipeline.description, _covers(tables), _tiles(pipeline, tables, of_queries), sections)
+    covers, tiles = _covers(tables), _tiles(pipeline, tables, of_queries)
+    # Last, when everything has been read.
+    if tables.left_out:
+        sections.insert(
+            0, Section("left-out", "Left out", "Not everything could be read.", "bad", missing=tables.left_out)
+        )
+    return page(pipeline.name, pipeline.description, covers, tiles, sections)
 
 
 def _covers(tables: Tables) -> str:

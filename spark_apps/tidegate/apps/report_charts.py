@@ -51,10 +51,10 @@ def reference(figure: go.Figure, x: Any, value: float, name: str) -> None:
     figure.add_scatter(x=[min(x), max(x)], y=[value, value], name=name, mode="lines", line=line, meta="reference")
 
 
-def chart(figure: go.Figure) -> Markup:
-    """The figure as JSON that is safe inside a script element."""
+def chart(figure: go.Figure, together: bool = True) -> Markup:
+    """The figure as JSON that is safe inside a script element; ``together``: pointing shows all values at one x."""
     figure.update_layout(
-        template=None, margin={"l": 8, "r": 8, "t": 8, "b": 8}, hovermode="x unified",
+        template=None, margin={"l": 8, "r": 8, "t": 8, "b": 8}, hovermode="x unified" if together else "closest",
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}, showlegend=True,
     )  # fmt: skip
     text = json.dumps(json.loads(figure.to_json()), separators=(",", ":"))

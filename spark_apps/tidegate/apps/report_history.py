@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from tidegate.apps.report_accuracy import against_truth
 from tidegate.apps.report_charts import COLORS, chart, numbers, rows_of, shown_number, shown_percent
 from tidegate.apps.report_page import Part, Section
 from tidegate.apps.report_tables import Tables, nothing_in
@@ -57,8 +58,8 @@ def history_section(pipeline: Pipeline, tables: Tables) -> Section:
         numbers(columns, rows, columns[1:]),
         chart(figure),
     )
-    parts = (part, *_error_by_age(tables, by_leaf))
-    return Section("history", "History", parts=parts)
+    verdict, tone, judged = against_truth(tables)
+    return Section("history", "History", verdict, tone, parts=(part, *_error_by_age(tables, by_leaf), *judged))
 
 
 def _last_pass(tables: Tables, stream: str) -> tuple[str, str, str]:

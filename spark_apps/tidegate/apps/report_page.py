@@ -153,7 +153,7 @@ details > summary { cursor: pointer; color: var(--link); padding: .25rem 0; }
   {% if section.verdict %}<p class="verdict {{ section.tone }}">{{ section.verdict }}</p>{% endif %}
   {% for paragraph in section.paragraphs %}<p>{{ paragraph | code }}</p>{% endfor %}
   {% if section.code %}<details><summary>The query</summary><pre>{{ section.code }}</pre></details>{% endif %}
-  {% for sentence in section.missing %}<p class="empty">{{ sentence }}</p>{% endfor %}
+  {% for sentence in section.missing %}<p class="empty">{{ sentence | code }}</p>{% endfor %}
   {% for part in section.parts %}
     <h3>{{ part.title }}</h3>
     {% if part.note %}<p class="muted">{{ part.note }}</p>{% endif %}

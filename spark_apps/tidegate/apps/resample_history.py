@@ -9,6 +9,9 @@ and either all is as before or the next run carries it out.
 A pass is a matter of record (``history_passes`` and a state). Running its interval again applies it again, which
 changes nothing, rather than deciding anew from leaves that later passes have merged; and ``sample_history`` applies all
 recorded passes to whatever it writes. So the rows do not depend on the order or number of runs.
+
+Each pass also notes how good the estimates are that it leaves behind (``history_accuracy``); that, too, is a matter of
+record, for the samples that were asked are thinned later.
 """
 
 from __future__ import annotations
@@ -21,7 +24,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.apps.history_past import renew
+from tidegate.apps.history_judged import TABLE as ACCURACY
+from tidegate.apps.history_judged import judge
+from tidegate.apps.history_past import Past, View, renew
 from tidegate.apps.launcher import launch
 from tidegate.declarations.models import History, Stream, from_us
 from tidegate.declarations.tables import TIMESTAMP, has_groups
@@ -66,14 +71,17 @@ def run(context: RunContext, intervals: Sequence[Interval]) -> None:
         written = context.warehouse.read_arrow("history_leaves").combine_chunks()
         held = [_Held.load(context.warehouse, stream, written) for stream in streams]
         for interval in due:
-            rows, levels = [], []
+            rows, levels, accuracy = [], [], []
             for one in held:
                 before = one.sampled()
+                new = not one.on_record(interval)
                 rows.append(one.carry_out(interval))
                 levels.append(one.levels(interval.end_us))
+                accuracy.append(one.judged(interval, new))
                 stage.record(interval, rows_in=before, rows_out=one.sampled())
             stage.commit.put_arrow("history_passes", interval, pa.concat_tables(rows))
             stage.commit.put_state(LEVELS, interval, pa.concat_tables(levels))
+            stage.commit.put_arrow(ACCURACY, interval, pa.concat_tables(accuracy))
         _rewrite(context, stage, written, held)
     for stream in streams:
         renew(context.warehouse, stream)
@@ -155,13 +163,18 @@ class _Held:
         columns = [pa.repeat(self.stream.name, int(known.sum())), self.start_us[known], self.fraction[known]]
         return pa.table([pa.array(c) for c in columns], schema=_LEVEL_SCHEMA)
 
+    def on_record(self, interval: Interval) -> bool:
+        """Whether the pass at the interval's end was decided before."""
+        noted = recorded_at(self.warehouse, self.stream.name, interval.label)
+        return interval.end_us in self.recorded and bool(noted)
+
     def carry_out(self, interval: Interval) -> pa.Table:
         """Decide the pass at the interval's end, or take the one on record, and apply it; its rows for the record."""
         pass_us, spec = interval.end_us, _spec(self.stream)
         known = self.end_us <= pass_us
         entered = int(self.tuples[known].sum())
-        noted = recorded_at(self.warehouse, self.stream.name, interval.label)
-        if pass_us in self.recorded and noted:
+        if self.on_record(interval):
+            noted = recorded_at(self.warehouse, self.stream.name, interval.label)
             limit = np.array([noted.get(start, np.inf) for start in self.start_us.tolist()])
             self.fraction = np.minimum(self.fraction, limit)
             decided = self.recorded[pass_us]
@@ -178,11 +191,29 @@ class _Held:
         self.applied.append(decided)
         return _pass_rows(self.stream, decided, entered)
 
-    def _leaves(self, known: np.ndarray) -> Leaves:
-        """The leaves of what entered in the known intervals; the fraction is the least that is in force in them."""
+    def judged(self, interval: Interval, new: bool) -> pa.Table:
+        """How good the estimates are after the pass; of one on record, what was noted then.
+
+        If nothing was (the record is of an older version), the newest pass can still be judged: what it left is there.
+        """
+        noted = interval.label in self.warehouse.labels(ACCURACY)
+        if not new and (noted or interval.end_us < max(self.recorded)):
+            rows = self.warehouse.read_arrow(ACCURACY, [interval.label]).drop_columns("interval")
+            return rows.filter(pc.equal(rows.column("stream"), self.stream.name))
+        rows, label = self._entered(self.end_us <= interval.end_us)
+        rows = _set(rows, "fraction", pa.array(self.fraction[label], pa.float64()))
+        view = View.of(rows, self.stream.numeric_columns)
+        return judge(Past(self.warehouse, self.stream, {}, view), interval.end_us)
+
+    def _entered(self, known: np.ndarray) -> tuple[pa.Table, Int64s]:
+        """The rows of what entered in the known intervals, and the number of each one's interval."""
         label = np.searchsorted(self.labels, self.rows.column("interval").to_numpy(zero_copy_only=False).astype(str))
         own = known[label] if len(label) else np.zeros(0, bool)
-        rows, label = self.rows.filter(pa.array(own)), label[own]
+        return self.rows.filter(pa.array(own)), label[own].astype(np.int64)
+
+    def _leaves(self, known: np.ndarray) -> Leaves:
+        """The leaves of what entered in the known intervals; the fraction is the least that is in force in them."""
+        rows, label = self._entered(known)
         start_us, leaf = np.unique(instants_us(rows.column("leaf_start")), return_inverse=True)
         end_us, tuples = np.zeros(len(start_us), np.int64), np.zeros(len(start_us), np.int64)
         np.maximum.at(end_us, leaf, instants_us(rows.column("leaf_end")))
