@@ -109,7 +109,7 @@ class HistoryIndex:
         names, kept = self.names(labels), self._recent.pop(month, None) or self._load(path)
         stale = [label for label, own in names.items() if kept.names.get(label) != own]
         if stale:
-            kept = self._renewed(kept, {label: names[label] for label in stale})
+            kept = self._renewed(kept, {label: names[label] for label in stale}, names)
             self._save(path, kept)
         self._recent[month] = kept
         while len(self._recent) > _MONTHS_IN_MEMORY:
@@ -118,10 +118,13 @@ class HistoryIndex:
             _only(kept.rows, names), {label: own for label, own in kept.large.items() if label in names}, names
         )
 
-    def _renewed(self, kept: Copied, stale: Names) -> Copied:
-        """The copy with these partitions read anew, and without those that are gone."""
-        names = self.names(label for label in kept.names if label not in stale)
-        valid = {label: own for label, own in names.items() if kept.names[label] == own}
+    def _renewed(self, kept: Copied, stale: Names, listed: Names) -> Copied:
+        """The copy with the stale partitions read anew, and without those that are gone.
+
+        What was listed is not listed again: a partition that is replaced meanwhile would be lost to this reader.
+        """
+        names = listed | self.names(label for label in kept.names if label not in listed)
+        valid = {label: own for label, own in kept.names.items() if label not in stale and names.get(label) == own}
         large = {label: own for label, own in stale.items() if self.samples and not self._is_small(label, own)}
         rows = self._of_files({label: own for label, own in stale.items() if label not in large})
         kept_rows = _only(kept.rows, valid)
