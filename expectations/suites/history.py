@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from math import comb
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from scipy.special import bdtr
 
 from expectations.policy import Policy
 from expectations.suites.suite import Rules, Suite
@@ -127,13 +128,7 @@ def least_holding(count: int, share: float, chance: float) -> int:
     >>> least_holding(40, 0.95, 0.001), least_holding(1, 0.95, 0.001)
     (33, 0)
     """
-    below, k = 0.0, 0
-    while k < count:
-        below += comb(count, k) * share**k * (1 - share) ** (count - k)
-        if below > chance:
-            break
-        k += 1
-    return k
+    return int((bdtr(np.arange(count), count, share) <= chance).sum())
 
 
 def expectations(gxe: Any, pipeline: Pipeline, policy: Policy) -> list[Any]:

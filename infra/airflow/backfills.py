@@ -46,7 +46,7 @@ def wait_until_free(
         failed = sorted(run["logical_date"] for run in runs if run["state"] == "failed")
         done = sum(run["state"] in FINAL for run in runs)
         which = (
-            f"backfill {first['id']} of {dag}, from {_shown(first['from_date'])} to {_shown(first['to_date'])} "
+            f"backfill {first['id']} of {dag}, from {label(first['from_date'])} to {label(first['to_date'])} "
             f"({done} of {len(runs)} intervals done)"
         )
         cancel = f"cancel it: `python infra/airflow/stack.py cancel --dag {dag}`, or on the DAG's page, tab Backfills"
@@ -54,7 +54,7 @@ def wait_until_free(
             raise InTheWay(f"In the way is {which}: it is paused. Let it go on in the UI, or {cancel}.")
         if failed and done < len(runs):
             raise InTheWay(
-                f"In the way is {which}: {_shown(failed[0])} failed, and the intervals after it wait. "
+                f"In the way is {which}: {label(failed[0])} failed, and the intervals after it wait. "
                 f"Mend that and clear its tasks, or {cancel}."
             )
         if time.monotonic() - began > timeout_s:
@@ -67,5 +67,6 @@ def wait_until_free(
         sleep(_LOOK_EVERY_S)
 
 
-def _shown(instant: str) -> str:
-    return f"{datetime.fromisoformat(instant.replace('Z', '+00:00')):%Y-%m-%dT%H:%M}"
+def label(instant: str) -> str:
+    """An interval as people name it, by an instant in UTC as the API writes it."""
+    return f"{datetime.fromisoformat(instant):%Y-%m-%dT%H:%M}"

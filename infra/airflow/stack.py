@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil  # type: ignore[import-untyped, unused-ignore]
-from backfills import FINAL, InTheWay, under_way, wait_until_free
+from backfills import FINAL, InTheWay, label, under_way, wait_until_free
 from environment import PROJECT, Places, airflow_environment, password_file, places, spark_environment
 from rest import Refused, Rest
 
@@ -440,11 +440,6 @@ def log_lines(log: Any) -> list[str]:
 def tail(path: Path, lines: int = 20) -> str:
     """The last lines of a file."""
     return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
-
-
-def label(instant: str) -> str:
-    """An interval as people name it."""
-    return parse_instant(instant).strftime("%Y-%m-%dT%H:%M")
 
 
 def counted(intervals: int) -> str:

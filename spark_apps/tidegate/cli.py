@@ -127,14 +127,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     history.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR", help=_PIPELINE)
     history.add_argument("query", metavar="SQL", help="SELECT aggregates FROM a stream [WHERE …] [GROUP BY …]")
-    history.add_argument("--warehouse", type=Path, required=True, metavar="DIR", help=_WAREHOUSE)
-    history.add_argument(
-        "--from", dest="start", type=instant, required=True, metavar="T", help="first event time (UTC)"
-    )
-    history.add_argument(
-        "--to", dest="end", type=instant, required=True, metavar="T", help="first event time after the period (UTC)"
-    )
-    history.add_argument("--confidence", type=float, default=0.95, metavar="P", help="of the intervals (default 0.95)")
+    _about_the_past(history, "first event time (UTC)", "first event time after the period (UTC)")
     history.add_argument(
         "--within",
         type=share,
@@ -142,7 +135,6 @@ def _parser() -> argparse.ArgumentParser:
         help="read the sparse bands of the samples first, and stop when every interval is this narrow (such as 1%%); "
         "shows it narrowing",
     )
-    history.add_argument("--json", action="store_true", help="print JSON")
     history.set_defaults(action=_history)
 
     fill = _command(
@@ -154,11 +146,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     fill.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR", help=_PIPELINE)
     fill.add_argument("query", metavar="QUERY", help="one of its aggregate queries over one stream")
-    fill.add_argument("--warehouse", type=Path, required=True, metavar="DIR", help=_WAREHOUSE)
-    fill.add_argument("--from", dest="start", type=instant, required=True, metavar="T", help="answers given from (UTC)")
-    fill.add_argument("--to", dest="end", type=instant, required=True, metavar="T", help="answers given before (UTC)")
-    fill.add_argument("--confidence", type=float, default=0.95, metavar="P", help="of the intervals (default 0.95)")
-    fill.add_argument("--json", action="store_true", help="print JSON")
+    _about_the_past(fill, "answers given from (UTC)", "answers given before (UTC)")
     fill.set_defaults(action=_fill)
 
     report = _command(
@@ -196,6 +184,15 @@ def _parser() -> argparse.ArgumentParser:
     completion.add_argument("shell", choices=SHELLS, help="which shell")
     completion.set_defaults(action=lambda arguments: print(script(parser, arguments.shell), end=""))
     return parser
+
+
+def _about_the_past(parser: argparse.ArgumentParser, start: str, end: str) -> None:
+    """Arguments of the commands that estimate; ``start``, ``end``: what --from and --to are."""
+    parser.add_argument("--warehouse", type=Path, required=True, metavar="DIR", help=_WAREHOUSE)
+    parser.add_argument("--from", dest="start", type=instant, required=True, metavar="T", help=start)
+    parser.add_argument("--to", dest="end", type=instant, required=True, metavar="T", help=end)
+    parser.add_argument("--confidence", type=float, default=0.95, metavar="P", help="of the intervals (default 0.95)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _command(commands, name: str, summary: str, example: str) -> argparse.ArgumentParser:  # type: ignore[no-untyped-def]

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.apps.history_answers import Question, Row
-from tidegate.apps.history_past import Past
+from tidegate.apps.history_past import Past, ask_undisturbed
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, Stream, from_us, to_us
@@ -24,9 +24,7 @@ from tidegate.hosts.intervals import label_format
 from tidegate.hosts.warehouse import Warehouse
 from tidegate.operators.history.bands import Bands
 from tidegate.operators.history.estimators import Estimate
-from tidegate.operators.history.query import HistoryQuery, parse_history_query
-
-_TRIES = 5
+from tidegate.operators.history.query import parse_history_query
 
 
 def query_history(
@@ -61,18 +59,14 @@ def query_history(
     """
     if within is not None and not within > 0:
         raise UserError(f"--within must be a positive share (such as 1%), not {within}")
-    for left in reversed(range(_TRIES)):
-        query, past = _opened(pipeline, warehouse_root, sql, start, end, confidence)
-        try:
-            result = _answered(Question(query, past, to_us(start), to_us(end), confidence), within)
-        except FileNotFoundError:
-            # A pass has put others in the place of files that were about to be read.
-            if not left:
-                raise
-            continue
-        if past.stands():
-            break
-    return result
+    require_confidence(confidence)
+    if end <= start:
+        raise UserError(f"--to {end:%Y-%m-%dT%H:%M:%SZ} must be later than --from {start:%Y-%m-%dT%H:%M:%SZ}")
+    query, warehouse = parse_history_query(sql, pipeline.streams), Warehouse(warehouse_root, pipeline)
+    return ask_undisturbed(
+        lambda: _opened(warehouse, query.stream, start, end),
+        lambda past: _answered(Question(query, past, to_us(start), to_us(end), confidence), within),
+    )
 
 
 def _answered(question: Question, within: float | None) -> dict[str, Any]:
@@ -87,7 +81,7 @@ def _answered(question: Question, within: float | None) -> dict[str, Any]:
             if widest is not None and widest <= within:
                 break
         result |= {"within": within, "steps": steps}
-    return {**result, "sampled_rows": sampled, "rows": [_json_row(row) for row in rows]}
+    return {**result, "sampled_rows": sampled, "rows": [json_row(row) for row in rows]}
 
 
 def estimate(
@@ -136,15 +130,15 @@ def estimate(
     return pa.table(columns).replace_schema_metadata(told)
 
 
-def _opened(
-    pipeline: Pipeline, warehouse_root: Path, sql: str, start: datetime, end: datetime, confidence: float
-) -> tuple[HistoryQuery, Past]:
-    """The checked query, and the leaves that its period may touch."""
+def require_confidence(confidence: float) -> None:
+    """UserError unless it is a level that an interval can have."""
     if not 0 < confidence < 1:
         raise UserError(f"--confidence must lie between 0 and 1 (such as 0.95), not {confidence}")
-    if end <= start:
-        raise UserError(f"--to {end:%Y-%m-%dT%H:%M:%SZ} must be later than --from {start:%Y-%m-%dT%H:%M:%SZ}")
-    query, warehouse = parse_history_query(sql, pipeline.streams), Warehouse(warehouse_root, pipeline)
+
+
+def _opened(warehouse: Warehouse, stream: Stream, start: datetime, end: datetime) -> Past:
+    """The leaves that the period may touch."""
+    pipeline = warehouse.pipeline
     every = warehouse.labels("history_leaves")
     if not every:
         raise UserError(
@@ -153,10 +147,10 @@ def _opened(
         )
     # A tuple enters history after its event time: what entered before the period lies before it.
     oldest = (start - timedelta(seconds=pipeline.interval_s)).strftime(label_format(pipeline))
-    past = Past.open(warehouse, query.stream, [label for label in every if label >= oldest])
+    past = Past.open(warehouse, stream, [label for label in every if label >= oldest])
     if not past.view.touched(to_us(start), to_us(end)).any():
-        raise UserError(_nothing_there(warehouse, query.stream, start, end))
-    return query, past
+        raise UserError(_nothing_there(warehouse, stream, start, end))
+    return past
 
 
 def _touched(question: Question) -> int:
@@ -198,7 +192,8 @@ def _nothing_there(warehouse: Warehouse, stream: Stream, start: datetime, end: d
     )
 
 
-def _json_row(row: Row) -> dict[str, Any]:
+def json_row(row: Row) -> dict[str, Any]:
+    """A row's estimates as plain values."""
     return {name: value.as_dict() if isinstance(value, Estimate) else value for name, value in row.items()}
 
 

@@ -19,10 +19,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import sqlglot
 
-from tidegate.apps.history import cell, table_of
+from tidegate.apps.history import cell, json_row, require_confidence, table_of
 from tidegate.apps.history_answers import (
     bounds_of_aggregate,
     columns_read,
@@ -31,7 +30,7 @@ from tidegate.apps.history_answers import (
     leaf_sample,
     values_of,
 )
-from tidegate.apps.history_past import Past, View
+from tidegate.apps.history_past import Past, View, ask_undisturbed
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, Query, Stream, from_us
 from tidegate.declarations.positions import nearest_name
@@ -39,6 +38,7 @@ from tidegate.hosts.answers import Windows, emitted_windows
 from tidegate.hosts.history_store import Samples
 from tidegate.hosts.intervals import interval_holding, intervals_between
 from tidegate.hosts.plans import PlanHistory
+from tidegate.hosts.scan import EventFiles
 from tidegate.hosts.slacks import SlackHistory
 from tidegate.hosts.warehouse import Warehouse
 from tidegate.operators.history.estimators import Bools, Estimate, Float64s, LeafSample
@@ -86,8 +86,7 @@ def fill_answers(
     Cost: reads the tuples that each narrow window held, and the samples of what it did not.
     Raises: UserError: an unknown query, one that history cannot fill, or intervals that have not been run.
     """
-    if not 0 < confidence < 1:
-        raise UserError(f"--confidence must lie between 0 and 1 (such as 0.95), not {confidence}")
+    require_confidence(confidence)
     query, warehouse = _fillable(pipeline, query_id), Warehouse(root, pipeline)
     intervals = intervals_between(pipeline, start, end)
     labels = [interval.label for interval in intervals]
@@ -97,13 +96,13 @@ def fill_answers(
     windows = emitted_windows(query, plans, SlackHistory.load(warehouse, intervals), intervals)
     answered = 0 if windows is None else len(windows.schedule)
     narrow = [] if windows is None else list(_narrow(query, windows))
-    filling = Filling.of(warehouse, query, confidence)
+    filled = Filling.of(warehouse, query, confidence).fill(narrow)
     return {
         "query": query.id,
         "confidence": confidence,
         "answered": answered,
         "whole": answered - len(narrow),
-        "filled": [_json(filling.fill(window)) for window in narrow],
+        "filled": [_json(one) for one in filled],
     }
 
 
@@ -155,16 +154,33 @@ class Filling:
             sql += f" GROUP BY {', '.join(f'`{group.column}`' for group in query.group_by)}"
         return cls(warehouse, query, stream, parse_history_query(sql, [stream]), confidence)
 
-    def fill(self, window: Narrow) -> Filled:
-        """The answer over the whole range."""
-        pipeline, asked = self.warehouse.pipeline, self.asked
-        columns = list(dict.fromkeys(["event_time", "arrival_time", *columns_read(asked)]))
-        held = self._held(window, columns)
-        newest = interval_holding(pipeline, window.emit_us).label
-        oldest = interval_holding(pipeline, window.start_us - pipeline.interval_s * 1_000_000).label
+    def fill(self, windows: Sequence[Narrow]) -> list[Filled]:
+        """The answers over their whole ranges."""
+        if not windows:
+            return []
+        spans = [self._entered(window) for window in windows]
+        oldest, newest = min(first for first, _ in spans), max(last for _, last in spans)
         every = self.warehouse.labels("history_leaves")
-        past = Past.open(self.warehouse, self.stream, [label for label in every if oldest <= label <= newest])
-        view = past.view.only(past.view.touched(window.start_us, window.held_from_us))
+        labels = [label for label in every if oldest <= label <= newest]
+        ingested = self.warehouse.labels(f"events_{self.stream.name}")
+        return ask_undisturbed(
+            lambda: Past.open(self.warehouse, self.stream, labels),
+            lambda past: [self._filled(window, past, ingested) for window in windows],
+        )
+
+    def _entered(self, window: Narrow) -> tuple[str, str]:
+        """The first and last interval in which what the window lacks can have entered history."""
+        pipeline = self.warehouse.pipeline
+        oldest = interval_holding(pipeline, window.start_us - pipeline.interval_s * 1_000_000)
+        return oldest.label, interval_holding(pipeline, window.emit_us).label
+
+    def _filled(self, window: Narrow, past: Past, ingested: Sequence[str]) -> Filled:
+        asked = self.asked
+        columns = list(dict.fromkeys(["event_time", "arrival_time", *columns_read(asked)]))
+        held = self._held(window, ingested, columns)
+        strata, (oldest, newest) = past.view.strata, self._entered(window)
+        entered = np.array([oldest <= label <= newest for label in strata.labels], bool)[strata.label]
+        view = past.view.only(entered & past.view.touched(window.start_us, window.held_from_us))
         samples = past.samples(view, columns)
         missing = _within(samples.rows, window.start_us, window.held_from_us, window.emit_us)
         if asked.predicate is not None:
@@ -182,18 +198,10 @@ class Filling:
                 rows.append(row)
         return Filled(window, samples.rows.num_rows, rows)
 
-    def _held(self, window: Narrow, columns: Sequence[str]) -> pa.Table:
+    def _held(self, window: Narrow, ingested: Sequence[str], columns: Sequence[str]) -> pa.Table:
         """The tuples that the window held when it was answered, and that qualify."""
-        table, pipeline = f"events_{self.stream.name}", self.warehouse.pipeline
-        oldest = interval_holding(pipeline, window.held_from_us - self.stream.max_early_s * 1_000_000).label
-        newest = interval_holding(pipeline, window.emit_us).label
-        labels = [label for label in self.warehouse.labels(table) if oldest <= label <= newest]
-        schema = self.warehouse.schema(table)
-        wanted = pa.schema([schema.field(name) for name in columns])
-        files = list(self.warehouse.files(table, labels))
-        rows = ds.dataset(files, schema=schema, format="parquet").to_table(columns=columns) if files else None
-        rows = wanted.empty_table() if rows is None else rows
-        rows = rows.filter(pa.array(_within(rows, window.held_from_us, window.end_us, window.emit_us)))
+        files = EventFiles.between(self.warehouse, self.stream, ingested, window.held_from_us, window.emit_us)
+        rows = files.table((window.held_from_us, window.end_us, window.emit_us), columns)
         return rows if self.asked.predicate is None else rows.filter(pa.array(truth(self.asked.predicate, rows)))
 
     def _parts(
@@ -263,9 +271,8 @@ def _json(filled: Filled) -> dict[str, Any]:
         "held_s": (window.end_us - window.held_from_us) / 1e6,
         "filled_share": window.filled_share,
         "sampled_rows": filled.sampled_rows,
-        "rows": [{name: value.as_dict() if isinstance(value, Estimate) else value for name, value in row.items()}
-                 for row in filled.rows],
-    }  # fmt: skip
+        "rows": [json_row(row) for row in filled.rows],
+    }
 
 
 def render_filled(result: dict[str, Any]) -> str:

@@ -16,14 +16,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from tidegate.apps.history_answers import Question
 from tidegate.apps.history_past import Bools, Past, View
 from tidegate.declarations.models import from_us
-from tidegate.declarations.tables import TIMESTAMP
 from tidegate.hosts.history_store import Samples
-from tidegate.hosts.intervals import interval_holding
+from tidegate.hosts.scan import EventFiles
 from tidegate.operators.history.estimators import Estimate
 from tidegate.operators.history.laws import Float64s, Int64s
 from tidegate.operators.history.query import parse_history_query
@@ -199,23 +197,10 @@ def _events(
     past: Past, labels: Sequence[str], start_us: int, end_us: int, pass_us: int
 ) -> tuple[Int64s, dict[str, Float64s]]:
     """Event time and numeric values of the accepted tuples of [start, end) that had arrived by the pass."""
-    stream, warehouse, table = past.stream, past.warehouse, f"events_{past.stream.name}"
-    first, last = (
-        interval_holding(warehouse.pipeline, at).label
-        for at in (
-            start_us - stream.max_early_s * 1_000_000,
-            min(end_us + stream.max_late_s * 1_000_000, pass_us - 1),
-        )
-    )
-    files = list(warehouse.files(table, [label for label in labels if first <= label <= last]))
-    names = ["event_time", "arrival_time", *stream.numeric_columns]
-    wanted = pa.schema([warehouse.schema(table).field(name) for name in names])
-    if not files:
-        return np.empty(0, np.int64), dict.fromkeys(stream.numeric_columns, np.empty(0))
-    begin, until, arrived = (pa.scalar(at, pa.int64()).cast(TIMESTAMP) for at in (start_us, end_us, pass_us))
-    field_of = pc.field("event_time")
-    inside = (field_of >= begin) & (field_of < until) & (pc.field("arrival_time") < arrived)
-    rows = ds.dataset(files, schema=wanted, format="parquet").to_table(filter=inside)
+    stream = past.stream
+    seen_by_us = min(end_us + stream.max_late_s * 1_000_000, pass_us - 1)
+    files = EventFiles.between(past.warehouse, stream, labels, start_us, seen_by_us)
+    rows = files.table((start_us, end_us, pass_us - 1), ["event_time", *stream.numeric_columns])
     values = {
         name: pc.fill_null(rows.column(name).cast(pa.float64()), np.nan).to_numpy() for name in stream.numeric_columns
     }

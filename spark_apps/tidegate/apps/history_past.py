@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,8 @@ from tidegate.operators.schedule import instants_us
 
 Bools = npt.NDArray[np.bool_]
 FAN_OUT = 6
+_TRIES = 5
+Answer = TypeVar("Answer")
 _NOTHING = {MIN: np.inf, MAX: -np.inf, MIN_TIME: np.inf, MAX_TIME: np.inf}
 
 
@@ -211,6 +214,22 @@ class Past:
         number = {label: i for i, label in enumerate(strata.labels)}
         code = np.array([number.get(label, -1) for label in interval.dictionary.to_pylist()], np.int64)
         return in_force(rows, code[interval.indices.to_numpy()], strata).plus(read)
+
+
+def ask_undisturbed(opened: Callable[[], Past], ask: Callable[[Past], Answer]) -> Answer:
+    """What a past answers; opened and asked again if a pass came between the reading of its leaves and samples."""
+    for left in reversed(range(_TRIES)):
+        past = opened()
+        try:
+            answer = ask(past)
+        except FileNotFoundError:
+            # A pass has put others in the place of files that were about to be read.
+            if not left:
+                raise
+            continue
+        if past.stands():
+            break
+    return answer
 
 
 def renew(warehouse: Warehouse, stream: Stream) -> None:

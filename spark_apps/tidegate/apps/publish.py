@@ -153,11 +153,13 @@ def _dbt(context: RunContext, session: Session, home: Path, lock: int) -> dict[s
     start = _forked if "TIDEGATE_WARM" in os.environ else _started
     with open(errors_path, "w") as errors:
         lines, ended = start(home, errors, lock)
-        with lines:
-            for line in lines:
-                if line.startswith("dbt: "):
-                    context.progress(f"publish: {line.strip()}")
-        status = ended()
+        try:
+            with lines:
+                for line in lines:
+                    if line.startswith("dbt: "):
+                        context.progress(f"publish: {line.strip()}")
+        finally:
+            status = ended()
     if status != 0 or not Path(session.result).is_file():
         tail = "\n".join(errors_path.read_text().splitlines()[-20:])
         raise RuntimeError(f"dbt ended with status {status}; log: {home / 'logs'}\n{tail}")

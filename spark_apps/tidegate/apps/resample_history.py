@@ -16,7 +16,7 @@ record, for the samples that were asked are thinned later.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -74,10 +74,10 @@ def run(context: RunContext, intervals: Sequence[Interval]) -> None:
             rows, levels, accuracy = [], [], []
             for one in held:
                 before = one.sampled()
-                new = not one.on_record(interval)
-                rows.append(one.carry_out(interval))
+                noted = one.on_record(interval)
+                rows.append(one.carry_out(interval, noted))
                 levels.append(one.levels(interval.end_us))
-                accuracy.append(one.judged(interval, new))
+                accuracy.append(one.judged(interval, new=not noted))
                 stage.record(interval, rows_in=before, rows_out=one.sampled())
             stage.commit.put_arrow("history_passes", interval, pa.concat_tables(rows))
             stage.commit.put_state(LEVELS, interval, pa.concat_tables(levels))
@@ -163,18 +163,16 @@ class _Held:
         columns = [pa.repeat(self.stream.name, int(known.sum())), self.start_us[known], self.fraction[known]]
         return pa.table([pa.array(c) for c in columns], schema=_LEVEL_SCHEMA)
 
-    def on_record(self, interval: Interval) -> bool:
-        """Whether the pass at the interval's end was decided before."""
-        noted = recorded_at(self.warehouse, self.stream.name, interval.label)
-        return interval.end_us in self.recorded and bool(noted)
+    def on_record(self, interval: Interval) -> dict[int, float]:
+        """What the pass at the interval's end noted (see ``recorded_at``); empty if it has not been decided before."""
+        return recorded_at(self.warehouse, self.stream.name, interval.label) if interval.end_us in self.recorded else {}
 
-    def carry_out(self, interval: Interval) -> pa.Table:
+    def carry_out(self, interval: Interval, noted: Mapping[int, float]) -> pa.Table:
         """Decide the pass at the interval's end, or take the one on record, and apply it; its rows for the record."""
         pass_us, spec = interval.end_us, _spec(self.stream)
         known = self.end_us <= pass_us
         entered = int(self.tuples[known].sum())
-        if self.on_record(interval):
-            noted = recorded_at(self.warehouse, self.stream.name, interval.label)
+        if noted:
             limit = np.array([noted.get(start, np.inf) for start in self.start_us.tolist()])
             self.fraction = np.minimum(self.fraction, limit)
             decided = self.recorded[pass_us]

@@ -14,7 +14,7 @@ from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.tables import TIMESTAMP, WIDTHS, schema
 from tidegate.hosts import queries
 from tidegate.hosts.context import RunContext, StageRun
-from tidegate.hosts.intervals import Interval, interval_holding, labels_holding
+from tidegate.hosts.intervals import Interval, labels_holding
 from tidegate.hosts.plans import Emissions, PlanHistory
 from tidegate.hosts.scan import EventFiles
 from tidegate.hosts.session import suit_to_size
@@ -109,15 +109,13 @@ def only_spark_computes(pipeline: Pipeline, query: Query) -> list[str]:
 def read_events(context: RunContext, query: Query, schedule: Schedule) -> dict[str, DataFrame | EventFiles]:
     """Stream → the tuples that the schedule's windows can need, of the intervals that were ingested."""
     pipeline, warehouse = context.pipeline, context.warehouse
-    newest = interval_holding(pipeline, int(schedule.emit_us.max())).label
+    newest_us = int(schedule.emit_us.max())
     events: dict[str, DataFrame | EventFiles] = {}
     for window in query.windows:
         stream = pipeline.stream(window.stream)
         lower_us = min(int(schedule.lower_us[w.alias].min()) for w in query.windows if w.stream == stream.name)
-        oldest = interval_holding(pipeline, lower_us - stream.max_early_s * 1_000_000).label
-        table = f"events_{stream.name}"
-        labels = [label for label in warehouse.labels(table) if oldest <= label <= newest]
-        files = EventFiles(warehouse.files(table, labels), warehouse.schema(table), str(warehouse.folder / KEPT))
+        labels = warehouse.labels(f"events_{stream.name}")
+        files = EventFiles.between(warehouse, stream, labels, lower_us, newest_us, str(warehouse.folder / KEPT))
         events[stream.name] = files if fits_one_task(pipeline, query) else files.frame(context.spark)
     return events
 

@@ -16,12 +16,17 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from tidegate.declarations.models import Stream
+from tidegate.declarations.tables import TIMESTAMP
+from tidegate.hosts.intervals import interval_holding
 from tidegate.hosts.sieves import Sieve
 from tidegate.operators.arrivals import int64s
 from tidegate.operators.schedule import NEVER_US
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from tidegate.hosts.warehouse import Warehouse
 
 BATCH_ROWS = 1 << 17
 
@@ -36,6 +41,33 @@ class EventFiles:
     paths: tuple[str, ...]
     schema: pa.Schema
     kept_in: str | None = None
+
+    @classmethod
+    def between(
+        cls,
+        warehouse: Warehouse,
+        stream: Stream,
+        labels: Sequence[str],
+        start_us: int,
+        seen_by_us: int,
+        kept_in: str | None = None,
+    ) -> EventFiles:
+        """Those with the tuples of an event time or later that had arrived by an instant.
+
+        ``labels``: the partitions that there are.
+        """
+        pipeline, table = warehouse.pipeline, f"events_{stream.name}"
+        oldest = interval_holding(pipeline, start_us - stream.max_early_s * 1_000_000).label
+        newest = interval_holding(pipeline, seen_by_us).label
+        wanted = [label for label in labels if oldest <= label <= newest]
+        return cls(warehouse.files(table, wanted), warehouse.schema(table), kept_in)
+
+    def table(self, bounds_us: tuple[int, int, int], columns: Sequence[str]) -> pa.Table:
+        """Columns of the tuples within bounds: least event time, end of event time, last arrival."""
+        if not self.paths:
+            return pa.schema([self.schema.field(name) for name in columns]).empty_table()
+        source = ds.dataset(list(self.paths), schema=self.schema, format="parquet")
+        return source.to_table(columns=list(columns), filter=_within(bounds_us))
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """The tuples as Spark reads them."""
@@ -85,11 +117,7 @@ class Side:
         return sum(map(self.sieve.rows, self.files.paths))
 
     def _within(self) -> pc.Expression:
-        first, end, last = (
-            pa.scalar(us, pa.int64()).cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC")) for us in self.bounds_us
-        )
-        within = (pc.field("event_time") >= first) & (pc.field("event_time") < end)
-        within = within & (pc.field("arrival_time") <= last)
+        within = _within(self.bounds_us)
         return within if self.kept is None else within & self.kept
 
     def _bounded(self, table: pa.Table) -> pa.Table:
@@ -113,6 +141,13 @@ class Side:
                 for name, value in self.constants.items():
                     table = table.append_column(name, pa.repeat(value, table.num_rows))
                 yield table
+
+
+def _within(bounds_us: tuple[int, int, int]) -> pc.Expression:
+    """Least event time, end of event time, last arrival."""
+    first, end, last = (pa.scalar(us, pa.int64()).cast(TIMESTAMP) for us in bounds_us)
+    within = (pc.field("event_time") >= first) & (pc.field("event_time") < end)
+    return within & (pc.field("arrival_time") <= last)
 
 
 def in_order_of_arrival(sides: Sequence[Side], schema: pa.Schema) -> Iterator[pa.Table]:
