@@ -43,7 +43,7 @@ from tidegate.hosts.context import RunContext, previous_label
 from tidegate.hosts.intervals import Interval, interval_holding, interval_labelled
 from tidegate.hosts.live_clock import Clock, Landed, Patience, arrival_clock
 from tidegate.hosts.live_intake import Intake
-from tidegate.hosts.live_judge import judged
+from tidegate.hosts.live_taken import accepted
 from tidegate.hosts.live_warehouse import (
     FOLDER,
     LiveWarehouse,
@@ -55,11 +55,11 @@ from tidegate.hosts.live_warehouse import (
 from tidegate.hosts.plans import PlanHistory
 from tidegate.hosts.session import suit_to_size
 from tidegate.hosts.slacks import SlackHistory, require_calibrated
-from tidegate.hosts.sources import SourceFile
 from tidegate.hosts.warehouse import Commit
 from tidegate.hosts.widths import SlackWidths
 from tidegate.operators.schedule import instants_us
 from tidegate.operators.window_sizing import ControllerState, advance, plan_table, query_plan_table
+from tidegate.sources.files import SourceFile
 
 STAGE = "live"
 NEEDED_STAGES = ("ingest", "join_aggregate", "top_k", "calibrate")
@@ -120,7 +120,7 @@ class Live:
             self.position = self._where_to_begin()
             self._enter_interval()
             if not self.ended:
-                self.intake.start(self.context.spark, self.every_s)
+                self.intake.start(self.every_s)
                 at = f"{from_us(self.position.answered_us):%Y-%m-%dT%H:%M:%SZ}"
                 self._say(f"from {at} on, looking every {format_seconds(self.every_s)}")
         except BaseException:
@@ -129,10 +129,7 @@ class Live:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        try:
-            self.intake.stop()
-        finally:
-            self._lock.__exit__(None, None, None)
+        self._lock.__exit__(None, None, None)
 
     @property
     def interval(self) -> Interval:
@@ -148,19 +145,16 @@ class Live:
         """Go on until the end, or until SIGINT or SIGTERM; the step that is being made is finished."""
         with _signals(self._stop):
             while not self.ended and not self._stopping:
-                self.intake.turn.clear()
-                self.intake.check()
+                looked = time.monotonic()
                 try:
+                    self.intake.settle()
                     self.advance()
                 except Exception:
                     # Ctrl-C reaches Spark's workers too, and the step with them: it is undone, and made again.
                     if not self._stopping:
                         raise
                 self._say_waiting()
-                looked = time.monotonic()
-                while not (self._stopping or self.ended or self.intake.turn.is_set()):
-                    if time.monotonic() - looked >= self.every_s:
-                        break
+                while not (self._stopping or self.ended) and time.monotonic() - looked < self.every_s:
                     time.sleep(_LOOK_S)
         at = f"{from_us(self.position.answered_us):%Y-%m-%dT%H:%M:%SZ}"
         self._say(f"stopped at {at}; started again it goes on from there" if self._stopping else f"ended at {at}")
@@ -310,10 +304,10 @@ class Live:
     def _judged(self, stream: Stream, files: Sequence[Landed], until_us: int) -> tuple[pa.Table, int]:
         """The stream's accepted tuples of the step, as in the table, with ``_bytes``; how many were refused."""
         wanted = self.warehouse.schema(f"events_{stream.name}").append(pa.field("_bytes", pa.int64()))
-        parsed = self.intake.parsed(files)
-        if parsed is None:
+        if not files:
             return wanted.empty_table(), 0
-        rows, refused = judged(self.warehouse, stream, files, parsed, self.position.taken_us, until_us)
+        taken = self.intake.taken(files)
+        rows, refused = accepted(self.here, stream, files, taken, self.position.taken_us, until_us)
         return rows.select(wanted.names).cast(wanted), refused
 
     def _plan(self, commit: Commit, taken: _Taken, until_us: int) -> None:
@@ -391,9 +385,6 @@ class Live:
         excuses = [f"{self.position.behind} tuples came when the clock had passed them"] if self.position.behind else []
         excuses += _changed(landed, interval)
         self._say(f"{interval.label} is over: its stages run")
-        publishing = "publish" in self.stages
-        if publishing:  # dbt brings a session of its own
-            self.intake.stop()
         failed: UserError | None = None
         try:
             run(context, [interval], self.stages)
@@ -423,8 +414,6 @@ class Live:
         if failed is not None:
             raise failed
         self._enter_interval()
-        if publishing and not self.ended:
-            self.intake.start(context.spark, self.every_s)
 
     def _differences(self) -> list[str]:
         """Windows of the present interval that were answered otherwise live than by its run, and say so."""

@@ -15,6 +15,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
 from tidegate.declarations.models import Pipeline, Stream
+from tidegate.declarations.tables import event_schema
 from tidegate.hosts import queries
 from tidegate.hosts.context import RunContext, StageRun, previous_label
 from tidegate.hosts.intervals import Interval
@@ -56,6 +57,19 @@ def tuple_bytes(pipeline: Pipeline, stream: Stream) -> SparkColumn:
         for window in query.windows:
             if window.stream == stream.name:
                 total = total + queries.tuple_bytes(query, window.alias)
+    return total
+
+
+def arrow_tuple_bytes(pipeline: Pipeline, stream: Stream) -> pc.Expression | None:
+    """:func:`tuple_bytes` in pyarrow; None where only Spark computes an expression that it depends on."""
+    total = pc.scalar(pa.scalar(0, pa.int64()))
+    for query in pipeline.queries:
+        for window in query.windows:
+            if window.stream == stream.name:
+                own = queries.arrow_tuple_bytes(query, window.alias, event_schema(stream))
+                if own is None:
+                    return None
+                total = pc.add(total, own)
     return total
 
 

@@ -307,10 +307,7 @@ def tuple_bytes(query: Query, alias: str) -> SparkColumn:
     Arrow's layout, as the operators account for what they hold: fixed widths, strings with their length and an offset,
     a bit of validity a value.
     """
-    if query.kind == "top_k":
-        schema = top_k_spec(query, 1).input_schema
-    else:
-        schema = aggregate_spec(query).side_schema([w.alias for w in query.windows].index(alias))
+    schema = _held_schema(query, alias)
     slots = _slots(query, alias)
     fixed, lengths = -(-len(schema) // 8), []
     for field in schema:
@@ -324,6 +321,34 @@ def tuple_bytes(query: Query, alias: str) -> SparkColumn:
         total = total + length
     predicate = query.predicates.get(alias)
     return F.when(F.expr(predicate), total).otherwise(F.lit(0)) if predicate else total
+
+
+def arrow_tuple_bytes(query: Query, alias: str, schema: pa.Schema) -> pc.Expression | None:
+    """:func:`tuple_bytes` for tuples of ``schema`` in pyarrow; None where only Spark computes what it depends on."""
+    held = _held_schema(query, alias)
+    texts = {field.name for field in held if pa.types.is_string(field.type)}
+    fixed = -(-len(held) // 8) + sum(4 if f.name in texts else -(-f.type.bit_width // 8) for f in held)
+    total = pc.scalar(pa.scalar(fixed, pa.int64()))
+    for slot, sql, kind in _asked(query, alias):
+        if slot in texts:
+            value = as_arrow(sql, schema, kind)
+            if value is None:
+                return None
+            length = pc.coalesce(pc.binary_length(value).cast(pa.int64()), pc.scalar(pa.scalar(0, pa.int64())))
+            total = pc.add(total, length)
+    predicate = query.predicates.get(alias)
+    if not predicate:
+        return total
+    kept = as_arrow(predicate, schema, pa.bool_())
+    nothing = pc.scalar(pa.scalar(0, pa.int64()))
+    return None if kept is None else pc.if_else(pc.coalesce(kept, pc.scalar(False)), total, nothing)
+
+
+def _held_schema(query: Query, alias: str) -> pa.Schema:
+    """What the query's operator is given of a tuple of the alias' stream."""
+    if query.kind == "top_k":
+        return top_k_spec(query, 1).input_schema
+    return aggregate_spec(query).side_schema([w.alias for w in query.windows].index(alias))
 
 
 def _spark_type(kind: pa.DataType):  # type: ignore[no-untyped-def]
