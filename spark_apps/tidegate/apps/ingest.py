@@ -67,7 +67,7 @@ def read(context: RunContext, intervals: Sequence[Interval], slice_bytes: int = 
             context.progress(f"ingest: {listing.stream.name}: {len(listing.files)} files, {landed} bytes")
         taken = _take(context, stage, listings, intervals, slice_bytes)
         refuse_changed(listings)
-        found = account.found(taken.reports)
+        found = account.found(taken.reports, context.pipeline.interval_s * 1_000_000)
         again = {s.name: _again(context, s, taken, found, intervals) for s in context.pipeline.streams}
         counts = _write_tuples(context, stage, taken, found, again, intervals)
         refused, by_file = _write_quarantine(context, stage, taken, found, again, intervals)

@@ -14,6 +14,7 @@ from tidegate.hosts.context import StageRun
 from tidegate.hosts.intervals import Interval
 from tidegate.sources.files import PACKED, SourceFile
 from tidegate.sources.intake import Report
+from tidegate.sources.settle import Span
 
 
 class RecordsLostError(UserError):
@@ -34,7 +35,7 @@ class Found:
     errors: dict[str, tuple[str, SourceFile, str]] = field(default_factory=dict)
     good: dict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
     by_file: Counter[tuple[str, int]] = field(default_factory=Counter)
-    spans: dict[str, tuple[int, int]] = field(default_factory=dict)
+    spans: dict[str, Span] = field(default_factory=dict)
 
     @property
     def broken(self) -> frozenset[str]:
@@ -42,7 +43,7 @@ class Found:
         return frozenset(self.errors)
 
     def broken_rows(self, stream: Stream, intervals: Sequence[Interval]) -> tuple[tuple[int, str], ...]:
-        """(start of the interval, what there is to say) of the files that cannot be read, in all intervals of theirs."""
+        """(start of the interval, what there is to say) of the files that cannot be read, in all their intervals."""
         rows = []
         for name, (own, file, error) in sorted(self.errors.items()):
             for interval in intervals if own == stream.name else ():
@@ -52,7 +53,7 @@ class Found:
         return tuple(rows)
 
 
-def found(reports: Sequence[Report]) -> Found:
+def found(reports: Sequence[Report], interval_us: int) -> Found:
     """Put the reports on all pieces together, file by file."""
     together = Found()
     by_file: dict[str, list[Report]] = defaultdict(list)
@@ -69,20 +70,24 @@ def found(reports: Sequence[Report]) -> Found:
         for report in own:
             together.good[report.stream].update(report.by_interval)
             together.by_file.update({(name, number): rows for number, rows in report.by_interval.items()})
-        together.spans[name] = _span(file, own)
+        together.spans[name] = _span(file, own, interval_us)
     return together
 
 
-def _span(file: SourceFile, reports: Sequence[Report]) -> tuple[int, int]:
-    """The least and the last arrival that the file's records may have.
+def _span(file: SourceFile, reports: Sequence[Report], interval_us: int) -> Span:
+    """The arrivals that the file's records may have, and where those belong that have none of these.
 
-    Its period; where its name says none, that of its good records; where there are none, when it landed.
+    A file's period says both. Where its name says none: the arrivals of its good records, and the interval that has
+    most of them (one forged clock does not move it); where there are none, when it landed.
     """
     if file.period_start_us is not None and file.period_end_us is not None:
-        return file.period_start_us, file.period_end_us - 1
-    first = [r.first_us for r in reports if r.first_us is not None]
-    last = [r.last_us for r in reports if r.last_us is not None]
-    return (min(first), max(last)) if first else (file.modified_us, file.modified_us)
+        return file.period_start_us, file.period_start_us, file.period_end_us - 1
+    by_interval = sum((Counter(r.by_interval) for r in reports), Counter[int]())
+    if not by_interval:
+        return file.modified_us, file.modified_us, file.modified_us
+    fullest = min(by_interval, key=lambda number: (-by_interval[number], number))
+    first = min(r.first_us for r in reports if r.first_us is not None)
+    return fullest * interval_us, first, max(r.last_us for r in reports if r.last_us is not None)
 
 
 def _check(file: SourceFile, reports: Sequence[Report]) -> None:

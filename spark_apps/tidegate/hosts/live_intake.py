@@ -34,8 +34,8 @@ _SEEN = "seen.json"
 class Intake:
     """The files of all streams of a pipeline, each read once, whenever it lands.
 
-    A look lists what matches the streams' paths; what is new makes a batch, which is moved in by one rename. The batches
-    say which files are known, so a kill at any moment leaves a file to be read by the next look, or read.
+    A look lists what matches the streams' paths; what is new makes a batch, which is moved in by one rename. The
+    batches say which files are known, so a kill at any moment leaves a file to be read by the next look, or read.
     """
 
     def __init__(self, pipeline: Pipeline, folder: Path, say: Callable[[str], None]):

@@ -14,7 +14,7 @@ from tidegate.hosts.id_memory import memory_us, remembered
 from tidegate.hosts.live_clock import Landed
 from tidegate.hosts.weights import spark_weights
 from tidegate.sources.intake import HASH, Taken
-from tidegate.sources.settle import Again, Sorted, find_again, homes_us, in_table_order, kept, weighed
+from tidegate.sources.settle import Again, Sorted, Span, find_again, homes_us, in_table_order, kept, weighed
 
 
 def accepted(
@@ -44,7 +44,10 @@ def accepted(
 def _refused(
     stream: Stream, files: Sequence[Landed], taken: Taken, others: frozenset[str], start_us: int, end_us: int
 ) -> int:
-    spans = {f.path: (f.first_us, f.last_us) for f in files if f.first_us is not None and f.last_us is not None}
+    spans: dict[str, Span] = {}
+    for file in files:
+        if file.first_us is not None and file.last_us is not None:
+            spans[file.path] = file.first_us, file.first_us, file.last_us
     count = 0
     for part in taken.refused:
         if part.stream == stream.name:

@@ -1,1 +1,1 @@
-"""What arrived: files, cut into pieces, parsed and judged. Knows no query, no table but the shape of a tuple, no Spark."""
+"""What arrived: files, cut into pieces, parsed and judged. Knows no query, no Spark; of tables, a tuple's shape."""

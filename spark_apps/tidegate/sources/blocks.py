@@ -96,7 +96,7 @@ def opened(file: SourceFile) -> BinaryIO:
     suffix = file.path.suffix.lower()
     if suffix in _UNREADABLE:
         raise BrokenFileError(f"files packed as {suffix} are not read: gzip (.gz) and zstd (.zst) are")
-    found = open(file.path, "rb")
+    found = open(file.path, "rb")  # noqa: SIM115 (the caller closes it)
     if suffix not in PACKED:
         head = found.peek(8)
         for magic, kind in _MAGIC.items():
@@ -125,6 +125,8 @@ def _whole_lines(file: BinaryIO, piece: Piece, block_bytes: int) -> Iterator[tup
             if not read:
                 return
             at += len(read)
+        else:
+            return
         if piece.end is not None and at >= piece.end:
             return
     first = piece.start == 0

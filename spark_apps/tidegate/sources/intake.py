@@ -38,7 +38,7 @@ REFUSED_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Intake:
-    """What a slice reads. Tuples that did not arrive in [start, end) are counted, not kept. ``folder``: for its parts."""
+    """What a slice reads. Tuples that arrived outside [start, end) are counted, not kept. ``folder``: for its parts."""
 
     pieces: tuple[Piece, ...]
     start_us: int
@@ -73,7 +73,7 @@ class Report:
     """On one piece.
 
     ``raw``: records, counted apart. ``octets``: of text, how many the piece has. ``accepted``: good records, those of
-    other intervals too. ``by_interval``: number of the interval since 1970 → kept ones. ``first_us``, ``last_us``: of
+    other intervals too. ``by_interval``: number of the interval since 1970 → accepted. ``first_us``, ``last_us``: of
     good arrivals.
     """
 
@@ -131,12 +131,12 @@ def _read(piece: Piece, intake: Intake, writer: _Writer) -> Report:
         for table in judged.tuples:
             arrival_us = instants_us(table.column("arrival_time"))
             counts.saw(arrival_us)
+            numbers, rows = np.unique(arrival_us // intake.interval_us, return_counts=True)
+            counts.by_interval.update(dict(zip(numbers.tolist(), rows.tolist(), strict=True)))
             within = (arrival_us >= intake.start_us) & (arrival_us < intake.end_us)
             if not within.all():
-                table, arrival_us = table.filter(pa.array(within)), arrival_us[within]
-            if len(arrival_us):
-                numbers, rows = np.unique(arrival_us // intake.interval_us, return_counts=True)
-                counts.by_interval.update(dict(zip(numbers.tolist(), rows.tolist(), strict=True)))
+                table = table.filter(pa.array(within))
+            if table.num_rows:
                 writer.add(table)
         if judged.refused:
             writer.refuse(judged.refused)

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.declarations.models import Stream
-from tidegate.declarations.tables import STREAM_KEYS, TIMESTAMP, event_schema
+from tidegate.declarations.tables import ARROW_TYPES, STREAM_KEYS, TIMESTAMP, event_schema
 from tidegate.sources.columns import Mask, typed, valid
 from tidegate.sources.files import SourceFile
 from tidegate.sources.values import Given, NotFiniteError, NotOfTypeError, Typed, read
@@ -48,7 +48,7 @@ def by_record(stream: Stream, file: SourceFile, given: Mapping[str, Given] | Non
     if not given:
         return Verdict("broken_record", None, landed_us, {})
     values: dict[str, Typed] = {}
-    problem: tuple[str, str] | None = None
+    problem: tuple[str | None, str | None] = None, None
     unknown = given.keys() - {c.name for c in stream.columns}
     if unknown:
         problem = "unknown_column", min(unknown)
@@ -64,28 +64,27 @@ def by_record(stream: Stream, file: SourceFile, given: Mapping[str, Given] | Non
             values[name], found = None, "wrong_type"
         except NotFiniteError:
             values[name], found = None, "non_finite"
-        if found is not None and problem is None:
+        if found is not None and problem[0] is None:
             problem = found, name
     arrival_us = landed_us if stream.arrival_time is None else values[stream.arrival_time]
     event_us = values[stream.event_time]
-    if problem is None:
+    if problem[0] is None:
         assert isinstance(arrival_us, int) and isinstance(event_us, int)
         problem = _untimely(stream, file, event_us, arrival_us)
-    reason, name = problem or (None, None)
-    return Verdict(reason, name, arrival_us, values)  # type: ignore[arg-type]
+    return Verdict(*problem, arrival_us, values)  # type: ignore[arg-type]
 
 
-def _untimely(stream: Stream, file: SourceFile, event_us: int, arrival_us: int) -> tuple[str, str | None] | None:
+def _untimely(stream: Stream, file: SourceFile, event_us: int, arrival_us: int) -> tuple[str | None, str | None]:
     early_us = event_us - arrival_us
     if early_us > stream.max_early_s * 1_000_000:
         return "too_early", stream.event_time
     if early_us < -stream.max_late_s * 1_000_000:
         return "too_late", stream.event_time
     if file.period_start_us is None or file.period_end_us is None:
-        return None
+        return None, None
     if not file.period_start_us <= arrival_us < file.period_end_us:
         return "outside_file_interval", stream.arrival_time
-    return None
+    return None, None
 
 
 def by_column(stream: Stream, file: SourceFile, given: pa.Table) -> tuple[pa.Table, Mask]:
@@ -104,7 +103,7 @@ def by_column(stream: Stream, file: SourceFile, given: pa.Table) -> tuple[pa.Tab
             columns[column.name], wrong = typed(column.type, found)
             doubtful |= wrong
         else:
-            columns[column.name] = pa.nulls(rows, event_type(column.type))
+            columns[column.name] = pa.nulls(rows, ARROW_TYPES[column.type])
         value = columns[column.name]
         if value.null_count and (not column.nullable or column.name in required):
             doubtful |= ~valid(value)
@@ -128,13 +127,6 @@ def by_column(stream: Stream, file: SourceFile, given: pa.Table) -> tuple[pa.Tab
 
 def _none(chunked: pa.ChunkedArray) -> pa.Array:
     return pa.array([], chunked.type)
-
-
-def event_type(kind: str) -> pa.DataType:
-    """The type of a declared column in the tables."""
-    from tidegate.declarations.tables import ARROW_TYPES
-
-    return ARROW_TYPES[kind]  # type: ignore[index]
 
 
 def _us(instants: pa.Array) -> np.ndarray:

@@ -62,7 +62,7 @@ def rows_at(file: SourceFile, stream: Stream, rows: Sequence[int]) -> list[str]:
         while row is not None and row < first + batch.num_rows:
             own.append(row - first)
             row = next(wanted, None)
-        found += [record_text(given) for given in givens(batch.take(pa.array(own, pa.int64())))]
+        found += [record_text(given) for given in givens(batch, own)]
         if row is None:
             break
     return found
@@ -86,29 +86,34 @@ def plain(given: pa.Table) -> pa.Table | None:
 
 
 def _storage(column: pa.Array) -> pa.Array:
+    """The column in a type that has kernels."""
     if isinstance(column.type, pa.BaseExtensionType):
         column = column.storage
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_string_view(column.type):
+        return column.cast(pa.large_string())
+    return column.cast(pa.large_binary()) if pa.types.is_binary_view(column.type) else column
 
 
 def _is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 
-def givens(rows: pa.Table) -> list[dict[str, Given]]:
-    """Each row as column → value, NULLs too."""
+def givens(rows: pa.Table, wanted: Sequence[int] | None = None) -> list[dict[str, Given]]:
+    """Some rows (all, if None), each as column → value, NULLs too."""
     columns = []
     for name in rows.column_names:
-        column = rows.column(name)
-        columns.append([x for chunk in column.chunks for x in _given(_storage(chunk))])
+        column = pa.chunked_array([_storage(chunk) for chunk in rows.column(name).chunks] or [[]])
+        column = column if wanted is None else column.take(pa.array(wanted, pa.int64()))
+        columns.append([x for chunk in column.chunks for x in _given(chunk)])
     return [dict(zip(rows.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _given(column: pa.Array) -> list[Given]:
     kind = column.type
     if _is_text(kind):
-        binary = column.cast(pa.string_view() if pa.types.is_string_view(kind) else kind)
-        as_octets = binary.cast(pa.binary()) if pa.types.is_string(kind) else binary.cast(pa.large_binary())
+        as_octets = column.cast(pa.binary() if pa.types.is_string(kind) else pa.large_binary())
         return [None if x is None else _decoded(x) for x in as_octets.to_pylist()]
     if pa.types.is_timestamp(kind):
         times, by = _PER_US[kind.unit]
@@ -121,8 +126,7 @@ def _given(column: pa.Array) -> list[Given]:
         return column.to_pylist()
     if pa.types.is_floating(kind):
         return column.cast(pa.float64()).to_pylist()
-    shown = [str(x.as_buffer()) if hasattr(x, "as_buffer") and x.is_valid else _shown(x) for x in column]
-    return [text if x.is_valid else None for x, text in zip(column, map(Nothing, shown), strict=True)]
+    return [Nothing(_shown(value)) if value.is_valid else None for value in column]
 
 
 def _decoded(octets: bytes) -> Given:
@@ -134,7 +138,8 @@ def _decoded(octets: bytes) -> Given:
 
 def _shown(value: pa.Scalar) -> str:
     try:
-        return str(value.as_py())
+        found = value.as_py()
+        return found.decode(errors="backslashreplace") if isinstance(found, bytes) else str(found)
     except (ValueError, OverflowError, pa.ArrowException):
         return str(value)
 

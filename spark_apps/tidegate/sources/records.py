@@ -89,7 +89,7 @@ def judge_rows(
         doubtful = np.arange(rows.num_rows)
     if not len(doubtful):
         return
-    given = parquet.givens(rows.take(pa.array(doubtful))) if rows.num_columns else [{} for _ in doubtful]
+    given = parquet.givens(rows, doubtful.tolist()) if rows.num_columns else [{} for _ in doubtful]
     _judge_each(stream, file, given, at[doubtful].tolist(), lambda i: parquet.record_text(given[i]), judged)
 
 

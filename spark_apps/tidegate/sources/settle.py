@@ -1,7 +1,7 @@
-"""The second half of ingest, once every part is known: ids that came again are refused, the rest is sorted and written.
+"""The second half of ingest, once every part is known: ids that came again are refused, the rest sorted and written.
 
-Three kinds of slices, each of which reads of the parts what it needs: :class:`Again` (which tuples to refuse, by a range
-of hashes), :class:`Sorted` (a stream's tuples of a range of arrival) and :class:`Refusals` (a stream's quarantine).
+Three kinds of slices, each of which reads of the parts what it needs: :class:`Again` (which tuples to refuse, by a
+range of hashes), :class:`Sorted` (a stream's tuples of a range of arrival), :class:`Refusals` (a stream's quarantine).
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from tidegate.sources.intake import FILE, HASH, Part
 ROW_GROUP_ROWS = 1 << 17
 Rows = Mapping[str, npt.NDArray[np.int64]]
 """A part's path → numbers of rows in it, ascending."""
+Span = tuple[int, int, int]
+"""Of a file: the instant that refused records belong to, unless they say one between the first and the last arrival."""
 
 
 @dataclass(frozen=True)
@@ -252,9 +254,8 @@ def weighed(rows: pa.Table, weight: pc.Expression) -> npt.NDArray[np.int64]:
 class Refusals:
     """A stream's refused records: of ``parts``, and the tuples ``again`` that bear an id that came before.
 
-    ``spans``: file → least and last instant of arrival that its records may have; one that says no such arrival belongs
-    to the least. ``files``: broken_file, (start of the interval, what there is to say). ``to``: number of the interval
-    since 1970 → where its rows go.
+    ``spans``: by file's name. ``files``: broken_file, (start of the interval, what there is to say). ``to``: number of the
+    interval since 1970 → where its rows go.
     """
 
     stream: Stream
@@ -262,7 +263,7 @@ class Refusals:
     tuples: tuple[Part, ...]
     again: Rows
     broken: frozenset[str]
-    spans: Mapping[str, tuple[int, int]]
+    spans: Mapping[str, Span]
     files: tuple[tuple[int, str], ...]
     interval_us: int
     to: Mapping[int, str]
@@ -315,19 +316,17 @@ def write_refusals(one: Slice) -> tuple[Counter[int], Counter[tuple[str, int]]]:
     return counts, by_file
 
 
-def homes_us(table: pa.Table, part: Part, spans: Mapping[str, tuple[int, int]]) -> npt.NDArray[np.int64]:
+def homes_us(table: pa.Table, part: Part, spans: Mapping[str, Span]) -> npt.NDArray[np.int64]:
     """The instant that says which interval each refused record belongs to: its arrival, if the file can have that.
 
     ``spans``: as :class:`Refusals` has them.
     """
-    least, last = (
-        np.array([spans.get(file.name, (file.modified_us, file.modified_us))[i] for file in part.files], np.int64)
-        for i in (0, 1)
-    )
+    of_files = [spans.get(file.name, (file.modified_us,) * 3) for file in part.files]
+    home, first, last = np.array(of_files, np.int64).T
     files = table.column(FILE).to_numpy()
     arrival_us = table.column("arrival_us").fill_null(-(2**62)).to_numpy()
-    within = (arrival_us >= least[files]) & (arrival_us <= last[files])
-    return np.where(within, arrival_us, least[files])
+    within = (arrival_us >= first[files]) & (arrival_us <= last[files])
+    return np.where(within, arrival_us, home[files])
 
 
 def _rows(stream: Stream, table: pa.Table, homes: np.ndarray) -> pa.Table:
