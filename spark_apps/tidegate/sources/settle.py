@@ -254,8 +254,8 @@ def weighed(rows: pa.Table, weight: pc.Expression) -> npt.NDArray[np.int64]:
 class Refusals:
     """A stream's refused records: of ``parts``, and the tuples ``again`` that bear an id that came before.
 
-    ``spans``: by file's name. ``files``: broken_file, (start of the interval, what there is to say). ``to``: number of the
-    interval since 1970 → where its rows go.
+    ``spans``: by file's name. ``files``: broken_file, (start of the interval, what there is to say). ``to``: number of
+    the interval since 1970 → where its rows go.
     """
 
     stream: Stream
