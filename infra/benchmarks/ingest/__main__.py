@@ -3,8 +3,9 @@
     python -m infra.benchmarks.ingest [--tuples 1000000] [--files 12]
 
 One interval of orders: six columns, ids that are checked against each other, rows sorted by arrival. CPU seconds of a
-process and its children, each way in a process of its own. Slices run in that process, not in Spark's tasks. The first run pays for imports; "warm" is the second run in the same process. DuckDB reads the same files with the
-same schema, drops ids that come again, sorts by arrival and writes Parquet: it refuses, names and counts nothing.
+process and its children, each way in a process of its own. Slices run in that process, not in Spark's tasks. The first
+run pays for imports; "warm" is the second run in the same process. DuckDB reads the same files with the same schema,
+drops ids that come again, sorts by arrival and writes Parquet: it refuses, names and counts nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import pyarrow.parquet as pq
 
 START = datetime(2024, 3, 1, 10, tzinfo=UTC)
 PIPELINE = """\
-name: bench
+name: {name}
 owner: nobody
 start: 2024-03-01T00:00:00Z
 interval: 1 hour
@@ -61,12 +62,12 @@ def generate(folder: Path, tuples: int, files: int) -> None:
     chance = np.random.default_rng(1)
     seen_s = np.sort(chance.uniform(0, 3600, tuples))
     late_s = chance.lognormal(2, 1.5, tuples).clip(0, 80_000)
-    kinds = {"jsonl": folder / "jsonl", "parquet": folder / "parquet"}
+    kinds = {kind: folder / f"orders_{kind}" for kind in ("jsonl", "parquet")}
     for kind, place in kinds.items():
         (place / "queries").mkdir(parents=True)
         (place / "feed").mkdir()
         (place / "queries" / "sales.sql").write_text(QUERY)
-        (place / "pipeline.yml").write_text(PIPELINE.format(format=kind))
+        (place / "pipeline.yml").write_text(PIPELINE.format(name=f"orders_{kind}", format=kind))
     for number in range(files):
         rows = []
         for i in range(tuples * number // files, tuples * (number + 1) // files):
@@ -92,7 +93,7 @@ def tidegate(folder: Path, kind: str, run: int) -> int:
     from tidegate.hosts.context import RunContext
     from tidegate.hosts.intervals import intervals_between
 
-    pipeline = load_pipeline(folder / kind)
+    pipeline = load_pipeline(folder / f"orders_{kind}")
     ingest.run_slices = lambda slices, work, _: run_slices(slices, work)  # type: ignore[attr-defined]
     with RunContext(pipeline, folder / f"warehouse-{kind}-{run}", output=open(os.devnull, "w")) as context:
         ingest.read(context, intervals_between(pipeline, START, START + timedelta(hours=1)))
@@ -105,7 +106,7 @@ def duckdb(folder: Path, kind: str, run: int) -> int:
 
     columns = "order_id: 'VARCHAR', placed_at: 'TIMESTAMPTZ', received_at: 'TIMESTAMPTZ', customer: 'VARCHAR', "
     columns += "country: 'VARCHAR', amount: 'DOUBLE'"
-    files = folder / kind / "feed" / f"*.{kind}"
+    files = folder / f"orders_{kind}" / "feed" / f"*.{kind}"
     source = f"read_parquet('{files}')"
     if kind == "jsonl":
         source = f"read_json('{files}', format = 'newline_delimited', columns = {{{columns}}})"
