@@ -25,7 +25,7 @@ DEMO_FROM := 2013-02-07T00
 DEMO_AIRFLOW_FROM ?= 2013-02-09T22
 DEMO_TO := 2013-02-10T00
 
-.PHONY: help setup demo up down sql test test-unit test-examples test-slow test-research test-wheel figures bench lint format lock clean
+.PHONY: help setup demo up down sql test test-unit coverage test-examples test-slow test-research test-wheel figures bench lint format lock clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,8 +57,11 @@ sql: setup ## Serve the tables and marts to DBeaver, Superset, notebooks (127.0.
 test: setup ## Run the tests, on two cores
 	@$(BIN)/python -m pytest $(WORKERS)
 
-test-unit: setup ## Run the tests that need neither Spark nor Airflow, laws on a quarter of their examples; under a minute
-	@TIDEGATE_EXAMPLES=0.25 $(BIN)/python -m pytest $(WORKERS) tests/unit tests/property tests/spec -m "not slow and not spark"
+test-unit: setup ## Run the tests that need neither Spark nor Airflow, laws on a tenth of their examples; a minute
+	@TIDEGATE_EXAMPLES=0.1 $(BIN)/python -m pytest $(WORKERS) tests/unit tests/property tests/spec -m "not slow and not spark"
+
+coverage: setup ## Run the tests, and fail if they reach fewer lines than the floor in pyproject.toml
+	@$(BIN)/python -m pytest $(WORKERS) --cov --cov-report=term:skip-covered
 
 test-examples: setup ## Run the examples of all docstrings
 	@AIRFLOW_HOME=$(STATE)/examples $(BIN)/python -m pytest --doctest-modules $(PACKAGES)

@@ -19,8 +19,14 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 # Run by whoever names them: `make test-research`, `make test-wheel`.
 APART = [Path(__file__).parent / name for name in ("research", "wheel")]
-# With several workers, these modules share what one of them makes: a published warehouse, a night of flights.
-TOGETHER = {"dbt": "dbt", "e2e/test_demo_answers.py": "night", "e2e/test_repeatability.py": "night"}
+# With several workers, these share what one of them makes: Airflow's DAGs, a published warehouse, a night of flights.
+TOGETHER = {
+    "dags": "dags",
+    "dbt": "dbt",
+    "quality": "quality",
+    "e2e/test_demo_answers.py": "night",
+    "e2e/test_repeatability.py": "night",
+}
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -41,6 +47,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         path = item.path.relative_to(item.config.rootpath)
         shared = [TOGETHER[key] for key in TOGETHER if path.is_relative_to(Path("tests", key))]
         item.add_marker(pytest.mark.xdist_group(shared[0] if shared else str(path)))
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
 
 
 def is_ours(item: pytest.Item) -> bool:
