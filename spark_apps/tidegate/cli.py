@@ -241,6 +241,10 @@ def _plan_windows(arguments: argparse.Namespace) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    from tidegate.hosts.pyspark_files import require_whole_pyspark
+
+    require_whole_pyspark()
+    from tidegate.apps.extras import installed_stages, require_stage
     from tidegate.apps.run import run
     from tidegate.declarations import load_pipeline
     from tidegate.hosts.context import RunContext
@@ -248,18 +252,23 @@ def _run(arguments: argparse.Namespace) -> None:
 
     if arguments.end is None and not arguments.live:
         raise UserError("--to is missing: give the last interval's end, or --live to go on until stopped")
+    for stage in arguments.stage or ():
+        require_stage(stage)
+    stages, lacking = installed_stages(arguments.stage or STAGES)
+    for sentence in lacking:
+        print(f"tidegate: skipped: {sentence}", file=sys.stderr)
     pipeline = load_pipeline(arguments.pipeline)
     end = arguments.end or arguments.start + timedelta(seconds=pipeline.interval_s)
     intervals = intervals_between(pipeline, arguments.start, end)
     with RunContext(pipeline, arguments.warehouse, cold_start=arguments.cold_start) as context:
         if not arguments.live:
-            run(context, intervals, arguments.stage or STAGES)
+            run(context, intervals, stages)
             return
         from tidegate.apps.live import Live
 
         end_us = None if arguments.end is None else intervals[-1].end_us
-        stages = arguments.stage or ()
-        with Live(context, intervals[0], end_us, stages, arguments.every, arguments.patience) as live:
+        asked = arguments.stage or ()
+        with Live(context, intervals[0], end_us, asked, arguments.every, arguments.patience) as live:
             live.run()
 
 
