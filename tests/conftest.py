@@ -22,7 +22,8 @@ RESEARCH = Path(__file__).parent / "research"
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave tests/research, which costs seconds to import, to those who name it: `make test-research`."""
-    named = any(Path(config.invocation_params.dir, word.split("::")[0]).is_relative_to(RESEARCH) for word in config.args)
+    given = [Path(config.invocation_params.dir, word.split("::")[0]) for word in config.args]
+    named = any(path.is_relative_to(RESEARCH) for path in given)
     return True if collection_path == RESEARCH and not named else None
 
 

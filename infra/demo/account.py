@@ -26,7 +26,7 @@ for folder in (ROOT, ROOT / "spark_apps"):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
-from tests.oracle.answers import Comparison, check_answers  # noqa: E402
+from infra.oracle.answers import Comparison, check_answers  # noqa: E402
 
 from tidegate.declarations import load_pipeline  # noqa: E402
 from tidegate.declarations.errors import UserError  # noqa: E402

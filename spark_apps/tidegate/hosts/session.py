@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidegate.declarations.models import Pipeline
 
@@ -68,7 +68,7 @@ def session_beside(session: SparkSession, pipeline: Pipeline) -> SparkSession:
     return beside
 
 
-def _settings(pipeline: Pipeline) -> dict[str, str]:
+def _settings(pipeline: Pipeline) -> dict[str, Any]:
     """What a session may set for itself, whatever its JVM was started with."""
     return {
         "spark.sql.session.timeZone": "UTC",
