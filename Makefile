@@ -6,10 +6,8 @@ SHELL := bash
 PYTHON ?= python3.11
 UV_VERSION := 0.13.9
 STATE := $(abspath .tidegate)
-export TIDEGATE_HOME := $(CURDIR)
 export TIDEGATE_WAREHOUSE ?= $(STATE)/warehouse
 export TIDEGATE_LANDING ?= $(STATE)/landing
-export PYTHONPATH := $(CURDIR):$(CURDIR)/spark_apps
 
 BIN := .venv/bin
 PIPELINE := dags/pipelines/flights
@@ -19,14 +17,14 @@ DEMO_FROM := 2013-02-07T00
 DEMO_AIRFLOW_FROM ?= 2013-02-09T22
 DEMO_TO := 2013-02-10T00
 
-.PHONY: help setup demo up down sql test test-unit test-slow test-research figures bench lint format lock clean
+.PHONY: help setup demo up down sql test test-unit test-slow test-research figures bench lint format lock wheel clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: .venv/.complete ## Install everything into .venv (Python 3.11 and Java 17 must be there)
 
-.venv/.complete: requirements.lock pyproject.toml
+.venv/.complete: requirements.lock pyproject.toml setup.py
 	@bash infra/check_machine.sh "$(PYTHON)"
 	@echo "setup: installing the locked environment into .venv (1 to 3 minutes)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -83,8 +81,11 @@ format: setup ## Format the code
 	@$(BIN)/ruff format .
 
 lock: .venv/.complete ## Resolve pyproject.toml anew into requirements.lock
-	@$(BIN)/uv pip compile pyproject.toml --group dev --python-version 3.11 --no-emit-index-url --generate-hashes \
+	@$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --python-version 3.11 --no-emit-index-url --generate-hashes \
 		--quiet --output-file requirements.lock
+
+wheel: setup ## Build the package into dist/: what `pip install` gets
+	@$(BIN)/uv build --quiet --out-dir dist
 
 clean: down ## Remove the demo's data, tables and Airflow state; the environment stays
 	@rm -rf .tidegate
