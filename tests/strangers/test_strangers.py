@@ -1,4 +1,4 @@
-"""Strangers' pipelines as tests: a dozen seeds in ``make test``; when slow, those that once broke a law and many more."""
+"""Strangers' pipelines as tests: a dozen seeds in ``make test``; when slow, many more."""
 
 from __future__ import annotations
 
