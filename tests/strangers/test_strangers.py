@@ -1,4 +1,4 @@
-"""Strangers' pipelines as tests: a dozen seeds in ``make test``; when slow, those that once broke a law and many more."""
+"""Pipelines of strangers: a dozen in ``make test``; when slow, those that once broke a law and many more."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.strangers.case import read_case
+from tests.strangers.case import Case, read_case
+from tests.strangers.datasets import DATASETS
 from tests.strangers.generator import generate
 from tests.strangers.machine import judge, shared_spark
 from tests.strangers.pool import Pool
@@ -54,12 +55,22 @@ def test_many_strangers_pipelines_keep_every_law(seed: int, session: Any, pool: 
     keep(seed, session, pool, tmp_path)
 
 
+@pytest.mark.parametrize("name", DATASETS)
+def test_real_data_keep_every_law(name: str, session: Any, pool: Pool, tmp_path: Path) -> None:
+    judged(DATASETS[name](), f"--data {name}", session, pool, tmp_path)
+
+
 def keep(seed: int, session: Any, pool: Pool, folder: Path) -> None:
     """Judge a seed's case."""
-    verdict = judge(generate(seed), folder, session)
+    judged(generate(seed), f"--seed {seed} --keep DIR", session, pool, folder)
+
+
+def judged(case: Case, options: str, session: Any, pool: Pool, folder: Path) -> None:
+    """Judge a case; what breaks says how to run it again."""
+    verdict = judge(case, folder, session)
     pool.add(verdict.covered)
     broken = "\n".join(f"{breach.law}: {breach.message}" for breach in verdict.breaches)
-    assert not verdict.breaches, f"python -m tests.strangers --seed {seed} --keep DIR\n{broken}"
+    assert not verdict.breaches, f"python -m tests.strangers {options}\n{broken}"
 
 
 def test_a_seed_gives_the_same_case_every_time() -> None:
