@@ -6,5 +6,5 @@
 
 A case is a declaration, queries, files, and the order in which its intervals are run (`tests.strangers.case`). The
 generator (`generator`, with `columns`, `traffic` and `wording` for data and queries) knows the README and nothing of
-the code; the laws (`laws`) read tables and files by themselves (`reading`, `tests.oracle`).
+the code; the laws (`laws`) read tables and files by themselves (`reading`, `infra.oracle`).
 """

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-from tests.oracle.answers import Comparison, check_accuracy, check_answers, check_truth, read_rows
-from tests.oracle.history import check_history, check_samples, entered
-from tests.oracle.schedule import connect, final_windows, parquet
+from infra.oracle.answers import Comparison, check_accuracy, check_answers, check_truth, read_rows
+from infra.oracle.history import check_history, check_samples, entered
+from infra.oracle.schedule import connect, final_windows, parquet
 from tests.strangers.machine import World
 from tests.strangers.reading import Reading, read_stream
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from tests.oracle.answers import Comparison, Row, compare, read_rows
-from tests.oracle.schedule import lower_bounds, rows
+from infra.oracle.answers import Comparison, Row, compare, read_rows
+from infra.oracle.schedule import lower_bounds, rows
 
 from tidegate.declarations.models import Pipeline, Stream
 
