@@ -75,7 +75,7 @@ class Verdict:
 
 @contextlib.contextmanager
 def shared_spark() -> Iterator[Any]:
-    """A Spark session for many cases."""
+    """A Spark session for many cases, each of which works in one of its own beside it."""
     from types import SimpleNamespace
 
     session = start_session(SimpleNamespace(name="strangers", process_budget_bytes=3 * 2**30, partitions=2), "tests")  # type: ignore[arg-type]
