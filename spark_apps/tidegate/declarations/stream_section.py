@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 from collections.abc import Callable
@@ -214,7 +215,11 @@ class StreamSection:
                 raise UnreadableError(
                     f"{shown(path)} is the same for several intervals", f"{', '.join(missing)} in it as well"
                 )
-        return path if "://" in path else os.path.normpath(self.folder / path)
+        if "://" in path:
+            return path
+        # The folder is no part of the pattern: a percent sign or a bracket in its name stands for itself.
+        folder = glob.escape(str(self.folder)).replace("%", "%%")
+        return os.path.normpath(os.path.join(folder, path))
 
     def _width(self, text: str) -> int:
         seconds, tick_s = read_positive_seconds(text), self.clock.tick_s
