@@ -6,10 +6,8 @@ SHELL := bash
 PYTHON ?= python3.11
 UV_VERSION := 0.13.9
 STATE := $(abspath .tidegate)
-export TIDEGATE_HOME := $(CURDIR)
 export TIDEGATE_WAREHOUSE ?= $(STATE)/warehouse
 export TIDEGATE_LANDING ?= $(STATE)/landing
-export PYTHONPATH := $(CURDIR):$(CURDIR)/spark_apps
 
 BIN := .venv/bin
 PIPELINE := dags/pipelines/flights
@@ -19,14 +17,14 @@ DEMO_FROM := 2013-02-07T00
 DEMO_AIRFLOW_FROM ?= 2013-02-09T22
 DEMO_TO := 2013-02-10T00
 
-.PHONY: help setup demo up down sql test test-slow figures bench docs lint format lock clean
+.PHONY: help setup demo up down sql test test-unit test-slow test-research figures bench docs lint format lock wheel clean
 
 help: ## Show what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: .venv/.complete ## Install everything into .venv (Python 3.11 and Java 17 must be there)
 
-.venv/.complete: requirements.lock pyproject.toml
+.venv/.complete: requirements.lock pyproject.toml setup.py
 	@bash infra/check_machine.sh "$(PYTHON)"
 	@echo "setup: installing the locked environment into .venv (1 to 3 minutes)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -51,8 +49,14 @@ sql: setup ## Serve the tables and marts to DBeaver, Superset, notebooks (127.0.
 test: setup ## Run the tests (about 24 minutes on two cores)
 	@$(BIN)/python -m pytest
 
+test-unit: setup ## Run the tests that need neither Spark nor Airflow, under a minute
+	@$(BIN)/python -m pytest tests/unit tests/property tests/spec -m "not slow and not spark"
+
 test-slow: setup ## Run the tests that take minutes each and are not part of `make test`
 	@$(BIN)/python -m pytest -m slow
+
+test-research: setup ## Run the tests of figures, benchmarks, rivals and published baselines
+	@$(BIN)/python -m pytest tests/research
 
 figures: setup ## Draw the papers' figures into .tidegate/figures: PNG, and the numbers as CSV
 	@$(BIN)/python -m infra.figures --out $(STATE)/figures --warehouse $(TIDEGATE_WAREHOUSE)
@@ -81,8 +85,11 @@ format: setup ## Format the code
 	@$(BIN)/ruff format .
 
 lock: .venv/.complete ## Resolve pyproject.toml anew into requirements.lock
-	@$(BIN)/uv pip compile pyproject.toml --group dev --python-version 3.11 --no-emit-index-url --generate-hashes \
+	@$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --python-version 3.11 --no-emit-index-url --generate-hashes \
 		--quiet --output-file requirements.lock
+
+wheel: setup ## Build the package into dist/: what `pip install` gets
+	@$(BIN)/uv build --quiet --out-dir dist
 
 clean: down ## Remove the demo's data, tables and Airflow state; the environment stays
 	@rm -rf .tidegate

@@ -21,6 +21,7 @@ Paths come from the environment: ``TIDEGATE_HOME`` (the project, derived from th
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shlex
 import sys
@@ -75,8 +76,6 @@ def build_dag(
         "TIDEGATE_HOME": str(home),
         "TIDEGATE_WAREHOUSE": warehouse,
         "TIDEGATE_LANDING": os.environ.get("TIDEGATE_LANDING") or str(home / ".tidegate" / "landing"),
-        # The package tidegate, and the project itself for expectations/.
-        "PYTHONPATH": os.pathsep.join([str(home / "spark_apps"), str(home)]),
     }
     dag = DAG(
         dag_id=declaration.name,
@@ -138,7 +137,7 @@ def _task(
     task: BaseOperator
     if stage.submitted:
         task = SparkSubmitOperator(
-            application=str(home / "spark_apps" / "tidegate" / "apps" / f"{stage.name}.py"),
+            application=str(_applications() / f"{stage.name}.py"),
             application_args=[str(folder), "--warehouse", warehouse, *_RANGE],
             name=f"{declaration.name}.{stage.name}",
             conn_id="spark_default",
@@ -157,6 +156,13 @@ def _task(
         )
     task.operator_extra_links = (PipelinePage(declaration.name, stage.page),)
     return task
+
+
+def _applications() -> Path:
+    """The folder of the stages' applications in the package that is installed; found without importing it."""
+    installed = importlib.util.find_spec("tidegate")
+    assert installed is not None and installed.origin is not None, "tidegate and tidegate_dags are one distribution"
+    return Path(installed.origin).parent / "apps"
 
 
 def _command(stage: Stage, folder: Path, warehouse: str) -> str:

@@ -12,8 +12,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tidegate.hosts.session import SPARK_CONF
+
 PROJECT = Path(__file__).resolve().parents[2]
-SPARK_CONF = PROJECT / "infra" / "spark" / "conf"
 
 
 @dataclass(frozen=True)
@@ -67,14 +68,13 @@ _DRIVER_ADDRESS = ("spark.driver.host", "spark.driver.bindAddress")
 
 
 def spark_environment(at: Places) -> dict[str, str]:
-    """What Spark applications find: this Python, the settings of infra/spark/conf, a quick start."""
+    """What Spark applications find: this Python, Tidegate's settings for it, a quick start."""
     variables = {
         "TIDEGATE_HOME": str(at.home),
         "TIDEGATE_STATE": str(at.state),
         "TIDEGATE_WAREHOUSE": str(at.warehouse),
         "TIDEGATE_LANDING": str(at.landing),
         "TIDEGATE_PYTHON": sys.executable,
-        "PYTHONPATH": os.pathsep.join([str(at.home / "spark_apps"), str(at.home)]),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         # Workers would otherwise look for another python3.
         "PYSPARK_PYTHON": sys.executable,
@@ -131,8 +131,6 @@ def airflow_environment(at: Places, port: int) -> dict[str, str]:
     return {
         **spark,
         **warm,
-        # dags/ too, so that DAG files elsewhere find the builder.
-        "PYTHONPATH": os.pathsep.join([spark["PYTHONPATH"], str(PROJECT / "dags")]),
         "AIRFLOW_HOME": str(at.airflow),
         "AIRFLOW__CORE__DAGS_FOLDER": str(at.home / "dags"),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(PROJECT / "infra" / "airflow" / "plugins"),

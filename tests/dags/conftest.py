@@ -33,7 +33,6 @@ def airflow_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str,
     with pytest.MonkeyPatch.context() as patch:
         for name, value in variables.items():
             patch.setenv(name, value)
-        patch.syspath_prepend(str(PROJECT / "dags"))
         yield variables
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from tests.oracle.command import ROOT
+from tests.command import ROOT
 
 from tidegate.apps.run import STAGES, run
 from tidegate.declarations import load_pipeline
@@ -128,7 +128,7 @@ def test_kill_at_random_moments_then_a_re_run(
     stages = [word for stage in COMPUTING for word in ("--stage", stage)]
     span = ["--from", f"{START:%Y-%m-%dT%H}", "--to", f"{END:%Y-%m-%dT%H}"]
     words = [sys.executable, "-m", "tidegate.cli", "run", str(FLIGHTS), "--warehouse", str(tmp_path), *span, *stages]
-    environment = {**os.environ, "TIDEGATE_LANDING": str(landing), "PYTHONPATH": str(ROOT / "spark_apps")}
+    environment = {**os.environ, "TIDEGATE_LANDING": str(landing)}
     log = (tmp_path / "log").open("w")
     try:
         for _ in range(kills):

@@ -170,8 +170,6 @@ def _dbt(context: RunContext, session: Session, home: Path, lock: int) -> dict[s
 def _started(home: Path, errors: IO[str], lock: int) -> tuple[IO[str], Callable[[], int]]:
     """Start dbt anew: its output, and what waits for its status."""
     environment = {key: value for key, value in os.environ.items() if key not in _PARENTS_SPARK}
-    packages = str(Path(__file__).resolve().parents[2])
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [packages, environment.get("PYTHONPATH")]))
     command = [sys.executable, "-m", "tidegate.apps.dbt_session", str(home / "session.json")]
     process = subprocess.Popen(
         command, env=environment, cwd=home, stdout=subprocess.PIPE, stderr=errors, text=True, pass_fds=[lock]

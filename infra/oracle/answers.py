@@ -1,7 +1,7 @@
 """The answers themselves, by DuckDB: every window against every tuple, straight from the definition of a query.
 
 The one source of tuples are the tables ``events_<stream>``: what was refused is the business of other tests. Times of
-answers come from :mod:`tests.oracle.schedule`, which recomputes them from the plans.
+answers come from :mod:`infra.oracle.schedule`, which recomputes them from the plans.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import sqlglot
+from infra.oracle.schedule import ExpectedWindow, connect, expected_windows, final_windows, parquet
 from sqlglot import exp
-from tests.oracle.schedule import ExpectedWindow, connect, expected_windows, final_windows, parquet
 
 from tidegate.declarations.models import Pipeline, Query
 
