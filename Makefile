@@ -17,10 +17,10 @@ DEMO_FROM := 2013-02-07T00
 DEMO_AIRFLOW_FROM ?= 2013-02-09T22
 DEMO_TO := 2013-02-10T00
 
-.PHONY: help setup demo up down sql test test-slow figures bench lint format lock wheel clean
+.PHONY: help setup demo up down sql test test-unit test-slow test-research figures bench docs lint format lock wheel clean
 
 help: ## Show what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: .venv/.complete ## Install everything into .venv (Python 3.11 and Java 17 must be there)
 
@@ -49,8 +49,14 @@ sql: setup ## Serve the tables and marts to DBeaver, Superset, notebooks (127.0.
 test: setup ## Run the tests (about 24 minutes on two cores)
 	@$(BIN)/python -m pytest
 
+test-unit: setup ## Run the tests that need neither Spark nor Airflow, under a minute
+	@$(BIN)/python -m pytest tests/unit tests/property tests/spec -m "not slow and not spark"
+
 test-slow: setup ## Run the tests that take minutes each and are not part of `make test`
 	@$(BIN)/python -m pytest -m slow
+
+test-research: setup ## Run the tests of figures, benchmarks, rivals and published baselines
+	@$(BIN)/python -m pytest tests/research
 
 figures: setup ## Draw the papers' figures into .tidegate/figures: PNG, and the numbers as CSV
 	@$(BIN)/python -m infra.figures --out $(STATE)/figures --warehouse $(TIDEGATE_WAREHOUSE)
@@ -63,6 +69,10 @@ bench: setup ## Measure what the README claims: the window planner, the learnt e
 	@$(BIN)/python -m infra.benchmarks.slack --seeds 2 --hours 24
 	@$(BIN)/python -m infra.benchmarks.history --tuples 20000000 --capacity 800000
 	@$(BIN)/python -m infra.benchmarks.join_aggregate --engines numpy tidegate duckdb:delta spark_batch:delta --warm
+
+docs: setup ## Build the documentation site into .tidegate/docs; a broken link or anchor is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "docs: open $(STATE)/docs/index.html"
 
 lint: setup ## Check style, types and the direction of imports
 	@$(BIN)/ruff check .

@@ -16,11 +16,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from infra.oracle.answers import Comparison, check_answers
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
-from tests.oracle.answers import Comparison, check_answers
 
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError

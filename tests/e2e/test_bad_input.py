@@ -14,8 +14,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.oracle.answers import Row, read_rows
-from tests.oracle.command import Run, run_pipeline
+from infra.oracle.answers import Row, read_rows
+from tests.command import Run, run_pipeline
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
 

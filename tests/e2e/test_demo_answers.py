@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from tests.oracle.answers import check_accuracy, check_answers, check_truth, read_rows
-from tests.oracle.command import ROOT, run_pipeline
-from tests.oracle.history import check_history, check_samples
-from tests.oracle.schedule import connect, expected_windows, final_windows, parquet
+from infra.oracle.answers import check_accuracy, check_answers, check_truth, read_rows
+from infra.oracle.history import check_history, check_samples
+from infra.oracle.schedule import connect, expected_windows, final_windows, parquet
+from tests.command import ROOT, run_pipeline
 
 from tidegate.apps.history_filled import fill_answers
 from tidegate.apps.run import STAGES

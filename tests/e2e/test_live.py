@@ -21,7 +21,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.oracle.command import tidegate
+from tests.command import tidegate
 
 from tidegate.apps.live import Live
 from tidegate.apps.run import run

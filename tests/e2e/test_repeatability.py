@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from tests.oracle.command import ROOT
+from tests.command import ROOT
 
 from tidegate.apps.run import STAGES, run
 from tidegate.declarations import load_pipeline

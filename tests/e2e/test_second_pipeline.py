@@ -14,9 +14,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.oracle.answers import check_accuracy, check_answers, check_truth, read_rows
-from tests.oracle.command import run_pipeline, tidegate
-from tests.oracle.history import check_history, check_samples
+from infra.oracle.answers import check_accuracy, check_answers, check_truth, read_rows
+from infra.oracle.history import check_history, check_samples
+from tests.command import run_pipeline, tidegate
 
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Pipeline

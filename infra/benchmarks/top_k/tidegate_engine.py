@@ -57,9 +57,8 @@ def start(job: Job) -> Session:
     intervals = intervals_between(pipeline, *_span(job))
     contexts: list[RunContext] = []
     for number in range(1 + job.warm):
-        context = RunContext(pipeline, Path(job.scratch) / f"warehouse-{number}")
-        if contexts:
-            context._spark = contexts[0].spark
+        beside = contexts[0].spark if contexts else None
+        context = RunContext(pipeline, Path(job.scratch) / f"warehouse-{number}", beside=beside)
         _filled(context, job, intervals)
         contexts.append(context)
         assert context.spark

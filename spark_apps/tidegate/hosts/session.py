@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidegate.hosts.pyspark_files import require_whole_pyspark
 
@@ -57,22 +57,33 @@ def start_session(pipeline: Pipeline, app: str) -> SparkSession:
             .config("spark.driver.host", "localhost")
             .config("spark.sql.warehouse.dir", os.path.join(tempfile.gettempdir(), "tidegate-spark-warehouse"))
         )
-    session = builder.config(
-        map={
-            "spark.sql.session.timeZone": "UTC",
-            "spark.sql.ansi.enabled": "true",
-            "spark.sql.shuffle.partitions": str(pipeline.partitions),
-            "spark.sql.adaptive.enabled": "false",
-            "spark.sql.execution.arrow.pyspark.enabled": "true",
-            "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-            "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
-            "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
-            "spark.sql.streaming.stopTimeout": "30s",
-            "spark.sql.streaming.metricsEnabled": "false",
-        }
-    ).getOrCreate()
+    session = builder.config(map=_settings(pipeline)).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def session_beside(session: SparkSession, pipeline: Pipeline) -> SparkSession:
+    """A session in the same JVM with Tidegate's settings, its own temporary views, and nothing to stop."""
+    beside = session.newSession()
+    for name, value in _settings(pipeline).items():
+        beside.conf.set(name, value)
+    return beside
+
+
+def _settings(pipeline: Pipeline) -> dict[str, Any]:
+    """What a session may set for itself, whatever its JVM was started with."""
+    return {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.shuffle.partitions": str(pipeline.partitions),
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+        "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
+        "spark.sql.streaming.stopTimeout": "30s",
+        "spark.sql.streaming.metricsEnabled": "false",
+    }
 
 
 def configure_quietly() -> None:
