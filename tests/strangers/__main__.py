@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -14,7 +15,8 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 def main() -> int:
     """Run the cases; 1 if a law is broken."""
-    from tests.strangers.case import read_case
+    from tests.strangers.case import Case, read_case
+    from tests.strangers.datasets import DATASETS
     from tests.strangers.generator import generate
     from tests.strangers.machine import judge, shared_spark
     from tests.strangers.pool import Pool
@@ -28,11 +30,15 @@ def main() -> int:
     )
     parser.add_argument("--keep", type=Path, metavar="DIR", help="where broken cases are kept, made small")
     parser.add_argument("--case", type=Path, action="append", metavar="FOLDER", help="a kept case instead of seeds")
+    parser.add_argument("--data", choices=DATASETS, action="append", help="a real data set instead of seeds")
     parser.add_argument("--no-shrink", action="store_true", help="keep broken cases as they are")
     parser.add_argument("--verbose", action="store_true", help="show what each phase took")
     arguments = parser.parse_args()
     seeds = range(arguments.seed, arguments.seed + arguments.count * arguments.step, arguments.step)
-    cases = (read_case(f) for f in arguments.case) if arguments.case else (generate(seed) for seed in seeds)
+    cases: Iterator[Case] = (generate(seed) for seed in seeds)
+    if arguments.case or arguments.data:
+        kept = [read_case(folder) for folder in arguments.case or ()]
+        cases = iter([*kept, *(DATASETS[name]() for name in arguments.data or ())])
     pool, broken, clock, number, spent = Pool(), [], time.monotonic(), 0, 0.0
     with shared_spark() as spark:
         for case in cases:

@@ -62,14 +62,6 @@ class World:
         return self.whole / self.pipeline.name
 
 
-class SharedSpark(RunContext):
-    """A context whose Spark session belongs to someone else, and goes on."""
-
-    def release_spark(self) -> None:
-        """Let go of the session without stopping it."""
-        self._spark = None
-
-
 @dataclass
 class Verdict:
     """What became of a case."""
@@ -83,7 +75,7 @@ class Verdict:
 
 @contextlib.contextmanager
 def shared_spark() -> Iterator[Any]:
-    """A Spark session for many cases."""
+    """A Spark session for many cases, each of which works in one of its own beside it."""
     from types import SimpleNamespace
 
     session = start_session(SimpleNamespace(name="strangers", process_budget_bytes=3 * 2**30, partitions=2), "tests")  # type: ignore[arg-type]
@@ -123,7 +115,6 @@ def through(world: World, spark: Any) -> Iterator[Breach]:
     """All stages: in one go, then in another warehouse in parts, some of them again."""
     pipeline, case = world.pipeline, world.case
     intervals = intervals_between(pipeline, world.start, world.end)
-    spark.conf.set("spark.sql.shuffle.partitions", str(pipeline.partitions))
     stages = [stage for stage in STAGES if stage != "publish" or case.publish]
     yield from stage_run(world, spark, world.whole, intervals, stages, "in one go")
     computing = [stage for stage in STAGES if stage not in ("check_quality", "publish")]
@@ -142,7 +133,7 @@ def stage_run(
     """One run; a breach if it ends with anything but success, or a finding that the declaration asks for."""
     if not intervals:
         return
-    context = SharedSpark(world.pipeline, root, output=world.log, _spark=spark)
+    context = RunContext(world.pipeline, root, output=world.log, beside=spark)
     key = "one go" if root == world.whole else "in parts"
     try:
         with timed(world.seconds, key), contextlib.redirect_stdout(world.log), context:

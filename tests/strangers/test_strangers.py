@@ -1,4 +1,4 @@
-"""Strangers' pipelines as tests: a dozen seeds in ``make test``; when slow, those that once broke a law and many more."""
+"""Pipelines of strangers: a dozen in ``make test``; when slow, those that once broke a law and many more."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.strangers.case import read_case
+from tests.strangers.case import Case, read_case
+from tests.strangers.datasets import DATASETS
 from tests.strangers.generator import generate
-from tests.strangers.machine import judge, shared_spark
+from tests.strangers.machine import judge
 from tests.strangers.pool import Pool
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(1800)]
@@ -25,12 +26,6 @@ def regressions() -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def session() -> Iterator[Any]:
-    with shared_spark() as spark:
-        yield spark
-
-
-@pytest.fixture(scope="module")
 def pool() -> Iterator[Pool]:
     pool = Pool()
     yield pool
@@ -38,28 +33,38 @@ def pool() -> Iterator[Pool]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_strangers_pipeline_keeps_every_law(seed: int, session: Any, pool: Pool, tmp_path: Path) -> None:
-    keep(seed, session, pool, tmp_path)
+def test_a_strangers_pipeline_keeps_every_law(seed: int, spark: Any, pool: Pool, tmp_path: Path) -> None:
+    keep(seed, spark, pool, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", regressions())
-def test_what_once_broke_a_law_keeps_it(seed: int, session: Any, pool: Pool, tmp_path: Path) -> None:
-    keep(seed, session, pool, tmp_path)
+def test_what_once_broke_a_law_keeps_it(seed: int, spark: Any, pool: Pool, tmp_path: Path) -> None:
+    keep(seed, spark, pool, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1000, 1100))
-def test_many_strangers_pipelines_keep_every_law(seed: int, session: Any, pool: Pool, tmp_path: Path) -> None:
-    keep(seed, session, pool, tmp_path)
+def test_many_strangers_pipelines_keep_every_law(seed: int, spark: Any, pool: Pool, tmp_path: Path) -> None:
+    keep(seed, spark, pool, tmp_path)
 
 
-def keep(seed: int, session: Any, pool: Pool, folder: Path) -> None:
+@pytest.mark.parametrize("name", DATASETS)
+def test_real_data_keep_every_law(name: str, spark: Any, pool: Pool, tmp_path: Path) -> None:
+    judged(DATASETS[name](), f"--data {name}", spark, pool, tmp_path)
+
+
+def keep(seed: int, spark: Any, pool: Pool, folder: Path) -> None:
     """Judge a seed's case."""
-    verdict = judge(generate(seed), folder, session)
+    judged(generate(seed), f"--seed {seed} --keep DIR", spark, pool, folder)
+
+
+def judged(case: Case, options: str, spark: Any, pool: Pool, folder: Path) -> None:
+    """Judge a case; what breaks says how to run it again."""
+    verdict = judge(case, folder, spark)
     pool.add(verdict.covered)
     broken = "\n".join(f"{breach.law}: {breach.message}" for breach in verdict.breaches)
-    assert not verdict.breaches, f"python -m tests.strangers --seed {seed} --keep DIR\n{broken}"
+    assert not verdict.breaches, f"python -m tests.strangers {options}\n{broken}"
 
 
 def test_a_seed_gives_the_same_case_every_time() -> None:

@@ -213,22 +213,23 @@ def files(chance: Random, spec: StreamSpec, made: list[tuple[datetime, Record]],
             part = chance.randrange(4)
         groups[period, part].append((at, record))
     found = []
+    own_header, own_style = list(names), chance.choice(STYLES[spec.format])
+    if spec.format != "jsonl":
+        chance.shuffle(own_header)
     for (period, part), held in sorted(groups.items(), key=lambda item: (str(item[0][0]), item[0][1])):
         if chance.random() < 0.5:
             chance.shuffle(held)  # nothing says that a file is in order
         name = (period.strftime(spec.path) if period else spec.path).replace(
             "*", f"-{part}" if period else f"part-{part:04d}"
         )
-        header = list(names)
-        if spec.format != "jsonl":
+        header, style = list(own_header), own_style
+        if chance.random() < 0.05:  # a file that another program wrote
             chance.shuffle(header)
+            style = chance.choice(STYLES[spec.format])
         landed = landings.get(part) if spec.arrival_time is None else held[-1][0] if spec.unit_s is None else None
         if landed is None and spec.unit_s is None:
             landed = held[0][0]
         items = [record for _, record in held]
-        style = chance.choice(STYLES[spec.format])
-        if spec.format == "csv":
-            items = [r if isinstance(r, str) else r for r in items]
         if spec.format == "jsonl" and chance.random() < 0.3:
             items = [{k: v for k, v in r.items() if v is not None} if isinstance(r, dict) else r for r in items]
         found.append(File(spec.name, name, tuple(header), tuple(items), landed=landed, style=style))

@@ -185,24 +185,7 @@ class Wording:
 
     def name(self, fallback: str) -> str:
         """A name for an output that no other has."""
-        words = [
-            "orders",
-            "revenue",
-            "mean",
-            "total",
-            "Count",
-            "best",
-            "error_share",
-            "answer",
-            "a0",
-            "g0",
-            "range",
-            "width",
-            "value",
-            "stream",
-            "k",
-        ]
-        name = self.chance.choice(words)
+        name = self.chance.choice(ANSWER_NAMES)
         if name.lower() in self.names or self.chance.random() < 0.4:
             name = fallback
         self.names.add(name.lower())
@@ -337,6 +320,10 @@ class Wording:
         return text + "\n" + self.clauses(top_k=True)
 
 
+ANSWER_NAMES = (
+    "orders", "revenue", "mean", "total", "Count", "best", "error_share", "answer", "a0", "g0", "range", "width",
+    "value", "stream", "k",
+)  # fmt: skip
 RESERVED_ANSWERS = {
     "window_end", "emitted_at", "width_s", "range_s", "coverage", "support_level", "slack_s", "interval", "rank",
 }  # fmt: skip
