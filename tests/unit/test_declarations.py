@@ -293,3 +293,12 @@ def test_any_pipeline_file_is_a_pipeline_or_mistakes(
         assert isinstance(load_pipeline(folder), Pipeline)
     except DeclarationErrors as error:
         assert error.mistakes
+
+
+def test_an_id_named_as_tidegates_own_but_for_letter_case_is_refused(tmp_path: Path) -> None:
+    root = written(tmp_path, GOOD.replace("flight_id", "Event_Id"))
+    (found,) = mistakes(root)
+    assert found.endswith(
+        "column 'Event_Id' would differ from the column 'event_id' that every stream has in letter case only; "
+        "expected 'event_id', or another name"
+    )
