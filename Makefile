@@ -17,7 +17,7 @@ DEMO_FROM := 2013-02-07T00
 DEMO_AIRFLOW_FROM ?= 2013-02-09T22
 DEMO_TO := 2013-02-10T00
 
-.PHONY: help setup demo up down sql test test-unit test-slow test-research figures bench lint format lock wheel clean
+.PHONY: help setup demo up down sql test test-unit test-slow test-research figures bench docs lint format lock wheel clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +69,10 @@ bench: setup ## Measure what the README claims: the window planner, the learnt e
 	@$(BIN)/python -m infra.benchmarks.slack --seeds 2 --hours 24
 	@$(BIN)/python -m infra.benchmarks.history --tuples 20000000 --capacity 800000
 	@$(BIN)/python -m infra.benchmarks.join_aggregate --engines numpy tidegate duckdb:delta spark_batch:delta --warm
+
+docs: setup ## Build the documentation site into .tidegate/docs; a broken link or anchor is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "docs: open $(STATE)/docs/index.html"
 
 lint: setup ## Check style, types and the direction of imports
 	@$(BIN)/ruff check .
