@@ -6,10 +6,8 @@ SHELL := bash
 PYTHON ?= python3.11
 UV_VERSION := 0.13.9
 STATE := $(abspath .tidegate)
-export TIDEGATE_HOME := $(CURDIR)
 export TIDEGATE_WAREHOUSE ?= $(STATE)/warehouse
 export TIDEGATE_LANDING ?= $(STATE)/landing
-export PYTHONPATH := $(CURDIR):$(CURDIR)/spark_apps
 
 BIN := .venv/bin
 PIPELINE := dags/pipelines/flights
@@ -25,14 +23,14 @@ DEMO_FROM := 2013-02-07T00
 DEMO_AIRFLOW_FROM ?= 2013-02-09T22
 DEMO_TO := 2013-02-10T00
 
-.PHONY: help setup demo up down sql test test-unit coverage test-examples test-slow test-research test-wheel figures bench lint format lock clean
+.PHONY: help setup demo up down sql test test-unit coverage test-examples test-slow test-research test-wheel figures bench docs lint format lock wheel clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: .venv/.complete ## Install everything into .venv (Python 3.11 and Java 17 must be there)
 
-.venv/.complete: requirements.lock pyproject.toml
+.venv/.complete: requirements.lock pyproject.toml setup.py
 	@bash infra/check_machine.sh "$(PYTHON)"
 	@echo "setup: installing the locked environment into .venv (1 to 3 minutes)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -87,19 +85,26 @@ bench: setup ## Measure what the README claims: the window planner, the learnt e
 	@$(BIN)/python -m infra.benchmarks.history --tuples 20000000 --capacity 800000
 	@$(BIN)/python -m infra.benchmarks.join_aggregate --engines numpy tidegate duckdb:delta spark_batch:delta --warm
 
+docs: setup ## Build the documentation site into .tidegate/docs; a broken link or anchor is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "docs: open $(STATE)/docs/index.html"
+
 lint: setup ## Check style, types and the direction of imports
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@PYTHONPATH=.:spark_apps:dags $(BIN)/lint-imports
+	@$(BIN)/lint-imports
 
 format: setup ## Format the code
 	@$(BIN)/ruff check --fix --select I .
 	@$(BIN)/ruff format .
 
 lock: .venv/.complete ## Resolve pyproject.toml anew into requirements.lock
-	@$(BIN)/uv pip compile pyproject.toml --group dev --python-version 3.11 --no-emit-index-url --generate-hashes \
+	@$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --python-version 3.11 --no-emit-index-url --generate-hashes \
 		--quiet --output-file requirements.lock
+
+wheel: setup ## Build the package into dist/: what `pip install` gets
+	@$(BIN)/uv build --quiet --out-dir dist
 
 clean: down ## Remove the demo's data, tables and Airflow state; the environment stays
 	@rm -rf .tidegate

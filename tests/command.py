@@ -38,8 +38,7 @@ def tidegate(*arguments: str | Path, **environment: str | Path) -> Run:
     """Run the command line with these arguments; more environment by keyword."""
     command = [sys.executable, "-m", "tidegate.cli", *map(str, arguments)]
     given = {name: str(value) for name, value in environment.items()}
-    path = os.pathsep.join(p for p in (str(ROOT / "spark_apps"), os.environ.get("PYTHONPATH", "")) if p)
-    env = {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, **given}
+    env = {**os.environ, "PYSPARK_PYTHON": sys.executable, **given}
     done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=ROOT, timeout=TIMEOUT_S, check=False)
     return Run(done.returncode, done.stdout, done.stderr)
 

@@ -113,6 +113,6 @@ def check_samples(pipeline: Pipeline, stream: Stream, folder: Path, start: datet
         if not row["u"] < row["fraction"]
     ]
     counts = rows(folder, f"SELECT sum(sampled) FROM {{t}} WHERE stream = '{stream.name}'", "history_leaves")
-    if counts and counts[0][0] != len(ids):
+    if counts and (counts[0][0] or 0) != len(ids):
         comparison.differences.append(f"the leaves say {counts[0][0]} sampled tuples, the samples hold {len(ids)}")
     return comparison

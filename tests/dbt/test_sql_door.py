@@ -44,7 +44,7 @@ class Door:
         with socket.socket() as probe:
             probe.bind((HOST, 0))
             self.port = probe.getsockname()[1]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(scratch)}
+        environment = {**os.environ, "TMPDIR": str(scratch)}
         command = [sys.executable, "-c", _SERVE, str(root), str(self.port)]
         self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None

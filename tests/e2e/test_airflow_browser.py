@@ -37,10 +37,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TemporaryStack]:
     """An Airflow whose warehouse knows the two hours before."""
     stack = TemporaryStack(state=tmp_path_factory.mktemp("state"), port=18180)
     stack.landing.mkdir()
-    environment = {
-        **os.environ, "TIDEGATE_HOME": str(PROJECT), "TIDEGATE_LANDING": str(stack.landing),
-        "PYTHONPATH": os.pathsep.join([str(PROJECT), str(PROJECT / "spark_apps")]),
-    }  # fmt: skip
+    environment = {**os.environ, "TIDEGATE_LANDING": str(stack.landing)}
     pipeline = str(PROJECT / "dags" / "pipelines" / "flights")
     land = [
         "infra/demo/land_flights.py",

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.command import ROOT, run_stages, tidegate
+from tests.command import run_stages, tidegate
 
 from tidegate.apps.live import Live
 from tidegate.declarations import load_pipeline
@@ -269,12 +269,11 @@ def test_kill_in_the_middle_of_steps_then_go_on(by_intervals: Path, tmp_path: Pa
     stages = [word for stage in STAGES for word in ("--stage", stage)]
     span = ["--from", f"{START:%Y-%m-%dT%H}", "--live", "--every", "300 milliseconds", *stages]
     words = ["run", str(folder), "--warehouse", str(root), *span]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "spark_apps")}
 
     def start(die_at: int) -> subprocess.Popen[bytes]:
         with log.open("ab") as out:
             command = [sys.executable, "-c", DIES, str(die_at), *words]
-            return subprocess.Popen(command, env=environment, stdout=out, stderr=out, start_new_session=True)
+            return subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
 
     label = interval_at(pipeline, until).label
     with landing(folder / "feed", MINUTES[:count], warehouse):

@@ -12,7 +12,7 @@ from tidegate.apps.completion import SHELLS
 from tidegate.cli import main
 
 PROJECT = Path(__file__).resolve().parents[2]
-COMMANDS = ("validate", "explain", "plan-windows", "run", "history", "fill", "report", "completion")
+COMMANDS = ("init", "validate", "explain", "plan-windows", "run", "history", "fill", "report", "completion")
 FLIGHTS = str(PROJECT / "dags" / "pipelines" / "flights")
 
 
@@ -34,7 +34,7 @@ def test_help_shows_an_example_and_the_exit_codes(command: str, capsys: pytest.C
     ("words", "says"),
     [
         (["repot"], "did you mean 'report'?"),
-        (["xyzzy"], "expected validate, explain, plan-windows"),
+        (["xyzzy"], "expected init, validate, explain"),
         (["run", FLIGHTS, "--warehouse", "w", "--from", "2013-02-07", "--stage", "ingets"], "did you mean 'ingest'?"),
         (["completion", "bsh"], "did you mean 'bash'?"),
     ],
