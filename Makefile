@@ -14,10 +14,7 @@ PIPELINE := dags/pipelines/flights
 SQL_PORT ?= 10000
 PACKAGES := spark_apps/tidegate dags/tidegate_dags expectations
 # Two processes; tests that share what is dear to make stay on one (tests/conftest.py). One by one: make test WORKERS=
-WORKERS ?= -n 2 --dist loadgroup --no-loadscope-reorder
-PACKAGES := spark_apps/tidegate dags/tidegate_dags expectations
-# Two processes; tests that share what is dear to make stay on one (tests/conftest.py). One by one: make test WORKERS=
-WORKERS ?= -n 2 --dist loadgroup --no-loadscope-reorder
+WORKERS ?= -n 2 --no-loadscope-reorder
 # The demo's days: the storm of 8 and 9 February 2013, and the day before it. Airflow runs the last intervals.
 DEMO_FROM := 2013-02-07T00
 DEMO_AIRFLOW_FROM ?= 2013-02-09T22
