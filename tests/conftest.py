@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 # Workers must run this Python, and find the package as the tests do.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+# The main module of an xdist worker has no file. Spark Connect takes that for doctests and would end the process when
+# Great Expectations imports it; with a file its import fails as it does everywhere without Spark Connect.
+if not hasattr(sys.modules["__main__"], "__file__"):
+    sys.modules["__main__"].__file__ = __file__
 
 # Run by whoever names them: `make test-research`, `make test-wheel`.
 APART = [Path(__file__).parent / name for name in ("research", "wheel")]
