@@ -14,13 +14,13 @@ PIPELINE := dags/pipelines/flights
 SQL_PORT ?= 10000
 PACKAGES := spark_apps/tidegate dags/tidegate_dags expectations
 # Two processes; tests that share what is dear to make stay on one (tests/conftest.py). One by one: make test WORKERS=
-WORKERS ?= -n 2 --dist loadgroup --no-loadscope-reorder
+WORKERS ?= -n 2 --no-loadscope-reorder
 # The demo's days: the storm of 8 and 9 February 2013, and the day before it. Airflow runs the last intervals.
 DEMO_FROM := 2013-02-07T00
 DEMO_AIRFLOW_FROM ?= 2013-02-09T22
 DEMO_TO := 2013-02-10T00
 
-.PHONY: help setup demo up down sql test test-unit test-examples test-slow test-research test-wheel figures bench docs lint format lock wheel clean
+.PHONY: help setup demo up down sql test test-unit coverage test-examples test-slow test-research test-wheel figures bench docs lint format lock wheel clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,8 +52,11 @@ sql: setup ## Serve the tables and marts to DBeaver, Superset, notebooks (127.0.
 test: setup ## Run the tests, on two cores
 	@$(BIN)/python -m pytest $(WORKERS)
 
-test-unit: setup ## Run the tests that need neither Spark nor Airflow, laws on a quarter of their examples; under a minute
-	@TIDEGATE_EXAMPLES=0.25 $(BIN)/python -m pytest $(WORKERS) tests/unit tests/property tests/spec -m "not slow and not spark"
+test-unit: setup ## Run the tests that need neither Spark nor Airflow, laws on a tenth of their examples; a minute
+	@TIDEGATE_EXAMPLES=0.1 $(BIN)/python -m pytest $(WORKERS) tests/unit tests/property tests/spec -m "not slow and not spark"
+
+coverage: setup ## Run the tests, and fail if they reach fewer lines than the floor in pyproject.toml
+	@$(BIN)/python -m pytest $(WORKERS) --cov --cov-report=term:skip-covered
 
 test-examples: setup ## Run the examples of all docstrings
 	@AIRFLOW_HOME=$(STATE)/examples $(BIN)/python -m pytest --doctest-modules $(PACKAGES)

@@ -10,17 +10,29 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Workers must run this Python, and find the package as the tests do.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+# The main module of an xdist worker has no file. Spark Connect takes that for doctests and would end the process when
+# Great Expectations imports it; with a file its import fails as it does everywhere without Spark Connect.
+if not hasattr(sys.modules["__main__"], "__file__"):
+    sys.modules["__main__"].__file__ = __file__
 
 # Run by whoever names them: `make test-research`, `make test-wheel`.
 APART = [Path(__file__).parent / name for name in ("research", "wheel")]
-# With several workers, these modules share what one of them makes: a published warehouse, a night of flights.
-TOGETHER = {"dbt": "dbt", "e2e/test_demo_answers.py": "night", "e2e/test_repeatability.py": "night"}
+# With several workers, these share what one of them makes: Airflow's DAGs, a published warehouse, a night of flights.
+TOGETHER = {
+    "/dags/": "dags",
+    "/dbt/": "dbt",
+    "/quality/": "quality",
+    "/e2e/test_demo_answers": "night",
+    "/e2e/test_repeatability": "night",
+}
+LONG = ("strangers", "e2e", "dbt", "quality", "spark")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -33,19 +45,24 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long runs first, and each module (or what shares a fixture) on one worker: `--dist loadgroup`."""
-    order = ("e2e", "dbt", "quality", "spark")
-    kinds = {item: item.path.relative_to(item.config.rootpath / "tests").parts[0] for item in items if is_ours(item)}
-    items.sort(key=lambda item: order.index(kinds[item]) if kinds.get(item) in order else len(order))
+    """Long runs first; whoever uses Spark is marked so."""
+    items.sort(key=lambda item: next((n for n, kind in enumerate(LONG) if f"/{kind}/" in item.nodeid), len(LONG)))
     for item in items:
-        path = item.path.relative_to(item.config.rootpath)
-        shared = [TOGETHER[key] for key in TOGETHER if path.is_relative_to(Path("tests", key))]
-        item.add_marker(pytest.mark.xdist_group(shared[0] if shared else str(path)))
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
 
 
-def is_ours(item: pytest.Item) -> bool:
-    """Whether the item is a file of tests/, not an example of a docstring."""
-    return item.path.is_relative_to(item.config.rootpath / "tests")
+class Together(LoadScopeScheduling):
+    """Gives a whole module, or what shares a fixture, to one worker."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        module = nodeid.partition("::")[0]
+        return next((group for part, group in TOGETHER.items() if part in module), module)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    """How `make test` gives the tests to its workers."""
+    return Together(config, log)
 
 
 @pytest.fixture(scope="session")

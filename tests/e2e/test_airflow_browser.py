@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow.compute as pc
-import pyarrow.dataset as dataset
 import pytest
 from airflow_stack import PROJECT, TemporaryStack
 from playwright.sync_api import sync_playwright
+from pyarrow import dataset
 from tests.tools import tool
 
 from tidegate.apps.run import STAGES

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow.dataset as dataset
 import pytest
 from airflow_stack import PROJECT, TemporaryStack
+from pyarrow import dataset
 
 pytestmark = pytest.mark.e2e
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -22,7 +21,7 @@ TICK = timedelta(minutes=5)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Every figure that needs no warehouse, of two seeds and few windows."""
     out = tmp_path_factory.mktemp("figures")
     with pytest.MonkeyPatch.context() as patch:
@@ -36,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             chosen = [word for figure in only for word in ("--only", figure)]
             assert main([*chosen, "--seeds", str(SEEDS), "--processes", "1", "--out", str(out / name)]) == 0
         pictures.shared_of_all_windows.cache_clear()
-    yield out
+    return out
 
 
 def instances(folder: Path, name: str) -> pd.DataFrame:

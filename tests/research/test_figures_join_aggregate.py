@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +23,7 @@ SMALL = {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Every figure, of two seeds and small windows."""
     out = tmp_path_factory.mktemp("figures")
     with pytest.MonkeyPatch.context() as patch:
@@ -36,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         assert main(["join_aggregate", "--seeds", str(SEEDS), "--processes", "1", "--out", str(out)]) == 0
         for runs in (pictures.widths, pictures.rates):
             runs.cache_clear()
-    yield out / "join_aggregate"
+    return out / "join_aggregate"
 
 
 def table(folder: Path, name: str, suffix: str = "") -> pd.DataFrame:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,7 @@ SMALL |= {"STEP_HOURS": 1, "STEP_AT_HOURS": 0.5, "STEP_RATE": 0.2, "FLIGHTS_WARM
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Every figure, of two seeds and short runs."""
     out = tmp_path_factory.mktemp("figures")
     caches = (pictures.methods, streams.departures_stream)
@@ -35,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         assert main(["top_k", "--seeds", str(SEEDS), "--processes", "1", "--out", str(out)]) == 0
         for cache in caches:
             cache.cache_clear()
-    yield out / "top_k"
+    return out / "top_k"
 
 
 def table(folder: Path, name: str, suffix: str = "") -> pd.DataFrame:

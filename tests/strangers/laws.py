@@ -209,7 +209,7 @@ def _truth_of_the_past(world: World, stream: str, sql: str, start: Any, end: Any
     connection.execute("CREATE TABLE ids (id VARCHAR)")
     if ids:
         connection.executemany("INSERT INTO ids VALUES (?)", [[i] for i in ids])
-    value = sql.split(" FROM ")[0]
+    value = sql.split(" FROM ", maxsplit=1)[0]
     events = parquet(world.tables, f"events_{stream}")
     where = "event_time >= ? AND event_time < ? AND event_id IN (SELECT id FROM ids)"
     found = connection.execute(f"{value} FROM {events} WHERE {where}", [start, end]).fetchone()

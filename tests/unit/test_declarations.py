@@ -183,11 +183,11 @@ def test_a_hostile_pipeline_file_is_refused(tmp_path: Path, pipeline: bytes, tol
     ids=range(16),
 )
 def test_a_hostile_query_is_refused_in_time(text: str, told: str) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     query, report = parse(text)
     assert query is None
     assert str(report.mistakes[0]).startswith(f"query.sql:{told}")
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started < 10
 
 
 def test_positions_count_characters_not_bytes() -> None:

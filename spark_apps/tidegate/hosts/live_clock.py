@@ -111,10 +111,10 @@ def period_of(pattern: str, path: str) -> tuple[int, int] | None:
     found = match.groupdict()
     names = [name for name in _DIGITS if name in found]
     try:
-        start = datetime.strptime(" ".join(found[n] for n in names), " ".join(f"%{n}" for n in names))
+        written, directives = " ".join(found[n] for n in names), " ".join(f"%{n}" for n in names)
+        start = datetime.strptime(written, directives).replace(tzinfo=UTC)
     except ValueError:
         return None
-    start = start.replace(tzinfo=UTC)
     # What was only guessed at, a directive that comes twice or a set of characters, must fit as well.
     if not fnmatchcase(path, start.strftime(pattern)):
         return None

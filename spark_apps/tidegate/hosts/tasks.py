@@ -20,7 +20,7 @@ class PeakPerPartition(AccumulatorParam[dict[int, int]]):
         """Nothing reported yet."""
         return {}
 
-    def addInPlace(self, value1: dict[int, int], value2: dict[int, int]) -> dict[int, int]:
+    def addInPlace(self, value1: dict[int, int], value2: dict[int, int]) -> dict[int, int]:  # noqa: N802 - Spark's name
         """Both reports."""
         for partition, number in value2.items():
             value1[partition] = max(value1.get(partition, 0), number)

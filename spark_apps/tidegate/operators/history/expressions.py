@@ -70,7 +70,7 @@ def columns_of(node: exp.Expression, known: list[str]) -> list[str]:
     return [by_lower[c.name.lower()] for c in node.find_all(exp.Column) if c.name.lower() in by_lower]
 
 
-def _value(node: exp.Expression, table: pa.Table) -> Values:
+def _value(node: exp.Expression, table: pa.Table) -> Values:  # noqa: C901 - one branch a kind of node
     match node:
         case exp.Paren():
             return _value(node.this, table)

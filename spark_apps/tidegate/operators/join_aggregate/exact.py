@@ -154,8 +154,8 @@ def _digits(parts: Mapping[Part, Int64s], rows: int) -> tuple[npt.NDArray[np.boo
     carry = _carried(digits, rows)
     negative = carry < 0
     if negative.any():
-        for exponent in digits:
-            digits[exponent] = np.where(negative, _LOW - digits[exponent], digits[exponent])
+        for exponent, digit in digits.items():
+            digits[exponent] = np.where(negative, _LOW - digit, digit)
         digits[first] += negative
         _carried(digits, rows)
     return negative, digits
