@@ -17,7 +17,7 @@ DEMO_FROM := 2013-02-07T00
 DEMO_AIRFLOW_FROM ?= 2013-02-09T22
 DEMO_TO := 2013-02-10T00
 
-.PHONY: help setup demo up down sql test test-unit test-slow test-research figures bench docs lint format lock wheel clean
+.PHONY: help setup demo up down sql test test-unit test-slow test-research test-wheel figures bench docs lint format lock wheel clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ test-slow: setup ## Run the tests that take minutes each and are not part of `ma
 
 test-research: setup ## Run the tests of figures, benchmarks, rivals and published baselines
 	@$(BIN)/python -m pytest tests/research
+
+test-wheel: setup ## Install the wheel into fresh environments and run the README's commands there
+	@$(BIN)/python -m pytest tests/wheel
 
 figures: setup ## Draw the papers' figures into .tidegate/figures: PNG, and the numbers as CSV
 	@$(BIN)/python -m infra.figures --out $(STATE)/figures --warehouse $(TIDEGATE_WAREHOUSE)

@@ -17,14 +17,16 @@ if TYPE_CHECKING:
 # Workers must run this Python, and find the package as the tests do.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
-RESEARCH = Path(__file__).parent / "research"
+# Targets of their own: `make test-research`, which costs seconds to import, and `make test-wheel`.
+APART = [Path(__file__).parent / "research", Path(__file__).parent / "wheel"]
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave tests/research, which costs seconds to import, to those who name it: `make test-research`."""
+    """Leave what has a target of its own to those who name it."""
     given = [Path(config.invocation_params.dir, word.split("::")[0]) for word in config.args]
-    named = any(path.is_relative_to(RESEARCH) for path in given)
-    return True if collection_path == RESEARCH and not named else None
+    if collection_path not in APART:
+        return None
+    return None if any(path.is_relative_to(collection_path) for path in given) else True
 
 
 @pytest.fixture(scope="session")
