@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import AsyncCallback, DeadlineAlert
-from airflow.sdk.definitions.deadline import BaseDeadlineReference
+from airflow.sdk.definitions.callback import AsyncCallback
+from airflow.sdk.definitions.deadline import BaseDeadlineReference, DeadlineAlert
 
 from tidegate_dags.declaration import parse_instant
 from tidegate_dags.places import warehouse

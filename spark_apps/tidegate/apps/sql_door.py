@@ -117,7 +117,7 @@ def serve(
         catalog = Catalog(spark, warehouse)
         catalog.refresh()
         jvm: Any = spark.sparkContext._jvm
-        jvm.org.apache.spark.sql.hive.thriftserver.HiveThriftServer2.startWithContext(spark._jsparkSession.sqlContext())  # type: ignore[attr-defined]
+        jvm.org.apache.spark.sql.hive.thriftserver.HiveThriftServer2.startWithContext(spark._jsparkSession.sqlContext())
         if not manifest_path(warehouse).is_file():
             say("sql: the marts are not there yet: run the stage publish; they appear here by themselves")
         say(
