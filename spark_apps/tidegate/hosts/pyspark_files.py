@@ -7,6 +7,7 @@ removes them.
 
 from __future__ import annotations
 
+import csv
 import hashlib
 from base64 import urlsafe_b64encode
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
@@ -42,12 +43,14 @@ def require_whole_pyspark() -> None:
 def _foreign(installed: Distribution) -> list[str]:
     """Names of the files that are not as the distribution's record has them."""
     found = []
-    for file in installed.files or ():
-        if str(file) not in _LOOKED_AT or file.hash is None:
+    # Not by `files`: once importlib_metadata, the backport, has been imported, that leaves out what is missing.
+    for name, recorded, *_ in csv.reader((installed.read_text("RECORD") or "").splitlines()):
+        algorithm, _, digest = recorded.partition("=")
+        if name not in _LOOKED_AT or not digest:
             continue
-        path = Path(str(installed.locate_file(file)))
-        if not path.is_file() or _digest(path, file.hash.mode) != file.hash.value:
-            found.append(str(file))
+        path = Path(str(installed.locate_file(name)))
+        if not path.is_file() or _digest(path, algorithm) != digest:
+            found.append(name)
     return found
 
 
