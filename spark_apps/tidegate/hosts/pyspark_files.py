@@ -43,11 +43,11 @@ def require_whole_pyspark() -> None:
 def _foreign(installed: Distribution) -> list[str]:
     """Names of the files that are not as the distribution's record has them."""
     found = []
-    # Not ``installed.files``: once a backport of importlib.metadata is imported, it leaves out the missing ones.
+    # Not by `files`: once importlib_metadata, the backport, has been imported, that leaves out what is missing.
     for name, recorded, *_ in csv.reader((installed.read_text("RECORD") or "").splitlines()):
-        if name not in _LOOKED_AT or not recorded:
-            continue
         algorithm, _, digest = recorded.partition("=")
+        if name not in _LOOKED_AT or not digest:
+            continue
         path = Path(str(installed.locate_file(name)))
         if not path.is_file() or _digest(path, algorithm) != digest:
             found.append(name)
