@@ -23,6 +23,7 @@ from tidegate.declarations.models import Output, Pipeline, Query
 from tidegate.declarations.tables import schema, tables
 
 FLIGHTS = ROOT / "dags" / "pipelines" / "flights"
+LAND_FLIGHTS = "tidegate.examples.land_flights"
 START, END = datetime(2013, 2, 8, 12, tzinfo=UTC), datetime(2013, 2, 9, tzinfo=UTC)
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
 QUERIES = sorted(path.stem for path in (FLIGHTS / "queries").glob("*.sql"))
@@ -34,8 +35,7 @@ def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The feed of the afternoon on which the storm came."""
     folder = tmp_path_factory.mktemp("landing")
     span = ["--from", START.isoformat(), "--to", END.isoformat()]
-    program = ROOT / "infra" / "demo" / "land_flights.py"
-    subprocess.run([sys.executable, str(program), "--landing", str(folder), *span], check=True)
+    subprocess.run([sys.executable, "-m", LAND_FLIGHTS, "--landing", str(folder), *span], check=True)
     return folder
 
 

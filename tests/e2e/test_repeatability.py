@@ -29,6 +29,7 @@ from tidegate.hosts.warehouse import Warehouse
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
 
 FLIGHTS = ROOT / "dags" / "pipelines" / "flights"
+LAND_FLIGHTS = "tidegate.examples.land_flights"
 # The last hours of a day and the first of the next: the daily pass over history lies between. The horizon is 6 hours.
 HOURS = int(os.environ.get("TIDEGATE_REPEAT_HOURS", "8"))
 CUTS = [1] * HOURS if "TIDEGATE_REPEAT_HOURS" in os.environ else [1, 2, 1, 3, 1]
@@ -43,9 +44,8 @@ MEASURED = ("run_metrics",)
 @pytest.fixture(scope="module")
 def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("landing")
-    program = ROOT / "infra" / "demo" / "land_flights.py"
     span = ["--from", START.isoformat(), "--to", END.isoformat()]
-    subprocess.run([sys.executable, str(program), "--landing", str(folder), *span], check=True)
+    subprocess.run([sys.executable, "-m", LAND_FLIGHTS, "--landing", str(folder), *span], check=True)
     return folder
 
 
