@@ -16,4 +16,4 @@ from tidegate.examples.land_flights import main
 if __name__ == "__main__":
     landing = Path(__file__).resolve().parent / "landing"
     # What is given on the command line comes later, and so counts.
-    sys.exit(main(["--landing", str(landing), "--from", "2013-02-08T08", "--to", "2013-02-08T22", *sys.argv[1:]]))
+    sys.exit(main(["--landing", str(landing), "--from", "2013-02-08T08", "--to", "2013-02-09", *sys.argv[1:]]))

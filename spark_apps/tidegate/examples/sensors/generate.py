@@ -7,8 +7,8 @@ Needs Python and pyarrow. Writes one file of each stream per hour of arrival (UT
 
 A machine measures every twenty seconds. The gateway of its hall collects for up to 20 seconds; one message in twenty is
 lost at first and sent again a minute or so later. A strong vibration is sent with its waveform, which takes up to two
-minutes more. From 07:40 to 07:44 the hall `south` is cut off: everything from
-there arrives after the end of the outage, within a minute.
+minutes more. From 07:40 to 07:44 the hall `south` is cut off: everything from there arrives after the end of the
+outage, within a minute.
 
 What is wrong with one record in a hundred, and the reason by which Tidegate refuses it, is in `FAULTS`.
 
