@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -52,7 +51,6 @@ def test_a_file_that_cannot_be_read_is_named_without_numbers(capsys: pytest.Capt
     assert capsys.readouterr().err == "tidegate: error: /nowhere.json cannot be read: No such file or directory\n"
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [

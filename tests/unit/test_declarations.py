@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from tidegate.declarations import load_pipeline, names, positions, units
 from tidegate.declarations.errors import DeclarationErrors
@@ -259,7 +260,7 @@ FRAGMENTS = [
 ]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(
     st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=5), max_size=25),
     st.sampled_from(["", f"{COUNT} WHERE ", "SELECT flight FROM departures [1 HOUR] ORDER BY ", "SELECT "]),
@@ -270,7 +271,7 @@ def test_any_text_is_a_query_or_mistakes(parts: list[str], prefix: str, suffix: 
     assert isinstance(query, Query) != bool(report.mistakes)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_any_pipeline_file_is_a_pipeline_or_mistakes(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -296,6 +297,15 @@ def test_any_pipeline_file_is_a_pipeline_or_mistakes(
         assert isinstance(load_pipeline(folder), Pipeline)
     except DeclarationErrors as error:
         assert error.mistakes
+
+
+def test_an_id_named_as_tidegates_own_but_for_letter_case_is_refused(tmp_path: Path) -> None:
+    root = written(tmp_path, GOOD.replace("flight_id", "Event_Id"))
+    (found,) = mistakes(root)
+    assert found.endswith(
+        "column 'Event_Id' would differ from the column 'event_id' that every stream has in letter case only; "
+        "expected 'event_id', or another name"
+    )
 
 
 @pytest.mark.parametrize("parent", ["plain", "Größe und Maß", "100%H of it", "[x] {y} *"])
