@@ -82,7 +82,7 @@ def _about(row: dict[str, Any]) -> str:
     text += f" {duration(row['slack_s'])} later" if row["slack_s"] else " at once"
     if row["coverage"] >= 1:
         return f"{text}, held in full"
-    text += f", {row['coverage']:.1%} of it held"
+    text += f", {row['coverage']:.1%} held"
     return f"{text} (level {row['support_level']})" if len(row["support_level"]) == 1 else f"{text} (memory is short)"
 
 
