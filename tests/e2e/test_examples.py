@@ -21,8 +21,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow.parquet as pq
 import pytest
+from tests.command import ROOT
 
 from tidegate.apps.init import EXAMPLES
 from tidegate.declarations import load_pipeline
@@ -372,3 +374,36 @@ def test_the_promises_are_kept(example: Example) -> None:
             assert mean(row["value"] <= query.error for row in windows[query.id]) >= 0.95, query.id
         if query.accuracy is not None:
             assert mean(row["value"] for row in windows[query.id]) >= query.accuracy, query.id
+
+
+def test_the_other_commands_of_the_readme_work(example: Example) -> None:
+    text = (example.folder / "README.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    found = re.findall(r"^    (tidegate .*)$|^\| `(tidegate [^`]*)`", text, re.MULTILINE)
+    commands = ["".join(both) for both in found]
+    # The stages ran already; live runs and all stages have tests of their own.
+    commands = [command for command in commands if not command.startswith("tidegate run ")]
+    assert {command.split()[1] for command in commands} == {"explain", "report", "history", "fill", "sql"}
+    for command in commands:
+        said = shell(command, example.folder).stdout
+        assert said or ">" in command
+    views = (example.folder / "views.sql").read_text(encoding="utf-8")
+    with duckdb.connect() as client:
+        client.execute(views)
+        for query in QUERIES[example.name]:
+            rows = client.execute(f"SELECT COUNT(*) FROM warehouse.answers_{query}").fetchone()
+            assert rows is not None and rows[0] == len(example.rows(f"answers_{query}"))
+
+
+def test_the_documentation_shows_the_shops_screen(example: Example) -> None:
+    if example.name != "shop":
+        return
+    parts = example.shown.strip("\n").split("\n\n")
+    told = example.said.replace(str(Path("Größe und Maß", "shop")), "shop").split("\n\n")
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    blocks = [
+        b for p in pages for b in re.findall(r"^```text\n(.*?)^```$", p.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    ]
+    screens = [block for block in blocks if "records read" in block]
+    assert screens and all(part in parts for block in screens for part in block.strip("\n").split("\n\n"))
+    inits = [block for block in blocks if block.startswith("shop: orders")]
+    assert inits and all(part in told for block in inits for part in block.strip("\n").split("\n\n"))
