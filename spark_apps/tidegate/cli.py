@@ -291,6 +291,7 @@ def _run(arguments: argparse.Namespace) -> None:
     with RunContext(pipeline, arguments.warehouse, cold_start=arguments.cold_start) as context:
         if not arguments.live:
             run(context, intervals, stages)
+            print(file=sys.stderr)  # on a screen, between the progress and the answers
             width = shutil.get_terminal_size(fallback=(80, 24)).columns
             print(newest_answers(context.warehouse, intervals, stages, width), end="")
             return

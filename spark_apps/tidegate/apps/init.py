@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -205,7 +206,10 @@ def _what_next(folder: Path, target: Path, example: Example, said: str) -> str:
         "README.md": "what to run next",
     }
     width = max(map(len, contents))
-    lines = [f"{folder}: {example.about}", *(f"  {line}" for line in said.splitlines()), ""]
+    # A word and its number stay on one line.
+    tied = [re.sub(r"(\w) (\d)", "\\1\u00a0\\2", line) for line in said.splitlines()]
+    told = [part for line in tied for part in textwrap.wrap(line, 76, subsequent_indent="  ", break_long_words=False)]
+    lines = [f"{folder}: {example.about}", *(f"  {line}".replace("\u00a0", " ") for line in told), ""]
     lines += [f"  {name:<{width}}  {what}" for name, what in contents.items()]
     given = str(folder)
     run = [_command(), "run", given, "--warehouse", os.path.join(given, "warehouse")]
