@@ -60,6 +60,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Put the generated parts in place, and turn links between files of the repository into links between pages."""
     sources = {target: source for source, target in ELSEWHERE.items()}
     source = sources.get(page.file.src_uri, f"docs/{page.file.src_uri}")
+    if page.file.src_uri == "index.md":
+        page.meta["hide"] = ["navigation"]
     parts = _FENCE.split(with_generated(markdown))
     return "".join(part if part.startswith("```") else linked(part, source, page.file.src_uri) for part in parts)
 
