@@ -12,12 +12,15 @@ export TIDEGATE_LANDING ?= $(STATE)/landing
 BIN := .venv/bin
 PIPELINE := dags/pipelines/flights
 SQL_PORT ?= 10000
+PACKAGES := spark_apps/tidegate dags/tidegate_dags expectations
+# Two processes; tests that share what is dear to make stay on one (tests/conftest.py). One by one: make test WORKERS=
+WORKERS ?= -n 2 --dist loadgroup --no-loadscope-reorder
 # The demo's days: the storm of 8 and 9 February 2013, and the day before it. Airflow runs the last intervals.
 DEMO_FROM := 2013-02-07T00
 DEMO_AIRFLOW_FROM ?= 2013-02-09T22
 DEMO_TO := 2013-02-10T00
 
-.PHONY: help setup demo up down sql test test-unit test-slow test-research figures bench docs lint format lock wheel clean
+.PHONY: help setup demo up down sql test test-unit test-examples test-slow test-research test-wheel figures bench docs lint format lock wheel clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,17 +49,23 @@ down: setup ## Stop Airflow; nothing stays behind
 sql: setup ## Serve the tables and marts to DBeaver, Superset, notebooks (127.0.0.1:10000, SQL_PORT=N), until Ctrl-C
 	@$(BIN)/tidegate sql $(PIPELINE) --warehouse $(TIDEGATE_WAREHOUSE) --port $(SQL_PORT)
 
-test: setup ## Run the tests (about 24 minutes on two cores)
-	@$(BIN)/python -m pytest
+test: setup ## Run the tests, on two cores
+	@$(BIN)/python -m pytest $(WORKERS)
 
-test-unit: setup ## Run the tests that need neither Spark nor Airflow, under a minute
-	@$(BIN)/python -m pytest tests/unit tests/property tests/spec -m "not slow and not spark"
+test-unit: setup ## Run the tests that need neither Spark nor Airflow, laws on a quarter of their examples; under a minute
+	@TIDEGATE_EXAMPLES=0.25 $(BIN)/python -m pytest $(WORKERS) tests/unit tests/property tests/spec -m "not slow and not spark"
+
+test-examples: setup ## Run the examples of all docstrings
+	@AIRFLOW_HOME=$(STATE)/examples $(BIN)/python -m pytest --doctest-modules $(PACKAGES)
 
 test-slow: setup ## Run the tests that take minutes each and are not part of `make test`
 	@$(BIN)/python -m pytest -m slow
 
 test-research: setup ## Run the tests of figures, benchmarks, rivals and published baselines
-	@$(BIN)/python -m pytest tests/research
+	@$(BIN)/python -m pytest $(WORKERS) tests/research
+
+test-wheel: setup ## Install the wheel into a fresh environment and run the README's commands there
+	@$(BIN)/python -m pytest tests/wheel
 
 figures: setup ## Draw the papers' figures into .tidegate/figures: PNG, and the numbers as CSV
 	@$(BIN)/python -m infra.figures --out $(STATE)/figures --warehouse $(TIDEGATE_WAREHOUSE)

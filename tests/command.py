@@ -1,12 +1,25 @@
-"""``tidegate`` as a user runs it: another process, its own Spark."""
+"""``tidegate`` as a user runs it: another process, its own Spark. And the same stages in this process."""
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidegate.apps.run import run
+from tidegate.declarations import load_pipeline
+from tidegate.declarations.models import Pipeline
+from tidegate.hosts.context import RunContext
+from tidegate.hosts.intervals import intervals_between
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT_S = 900
@@ -37,3 +50,19 @@ def run_pipeline(
     run = tidegate("run", pipeline, "--warehouse", warehouse, "--from", start, "--to", end, *options, **environment)
     assert run.status == 0, f"tidegate run ended with {run.status}:\n{run.errors[-6000:]}"
     return run
+
+
+def run_stages(
+    spark: SparkSession,
+    pipeline: Pipeline | Path,
+    warehouse: Path,
+    start: datetime,
+    end: datetime,
+    stages: Sequence[str],
+) -> str:
+    """What ``tidegate run`` does, in the JVM of this test run; what it said while it worked."""
+    declared = load_pipeline(pipeline) if isinstance(pipeline, Path) else pipeline
+    said = io.StringIO()
+    with RunContext(declared, warehouse, output=said, beside=spark) as context:
+        run(context, intervals_between(declared, start, end), stages)
+    return said.getvalue()

@@ -10,8 +10,9 @@ from typing import Any
 NAMES = {
     "string": "country carrier City symbol user_name kind stream record reason every duration table text index status "
     "Ort value key",
-    "integer": "amount n tuples count sum rank size row priority level year a0 g0 flight windows quantity",
-    "double": "price Wind_Speed accuracy error ratio avg min max x temperature delay total slack_seconds",
+    "integer": "amount n side event_us window_index tuples count sum rank size row priority level year a0 g0 flight "
+    "windows quantity",
+    "double": "price arrival_us Wind_Speed accuracy error ratio avg min max x temperature delay total slack_seconds",
     "boolean": "ok is_member flag valid late truth",
     "timestamp": "seen_before promised_at timestamp expires tick start",
     "date": "day date birthday due",

@@ -249,8 +249,7 @@ class Wording:
         for alias, table in aliases:
             if chance.random() < 0.3:
                 where.append(self.predicate(alias, table))
-        shown = groups if chance.random() < 0.9 else groups[1:]
-        text = comment(chance) + f"SELECT {', '.join([*shown, *self.aggregates(aliases)])}\nFROM {source}"
+        text = comment(chance) + f"SELECT {', '.join([*groups, *self.aggregates(aliases)])}\nFROM {source}"
         if where:
             text += "\nWHERE " + " AND ".join(where)
         if groups:
@@ -322,7 +321,7 @@ class Wording:
 
 ANSWER_NAMES = (
     "orders", "revenue", "mean", "total", "Count", "best", "error_share", "answer", "a0", "g0", "range", "width",
-    "value", "stream", "k",
+    "value", "stream", "k", "window_index", "arrival_us",
 )  # fmt: skip
 RESERVED_ANSWERS = {
     "window_end", "emitted_at", "width_s", "range_s", "coverage", "support_level", "slack_s", "interval", "rank",

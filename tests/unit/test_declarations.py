@@ -299,6 +299,15 @@ def test_any_pipeline_file_is_a_pipeline_or_mistakes(
         assert error.mistakes
 
 
+def test_an_id_named_as_tidegates_own_but_for_letter_case_is_refused(tmp_path: Path) -> None:
+    root = written(tmp_path, GOOD.replace("flight_id", "Event_Id"))
+    (found,) = mistakes(root)
+    assert found.endswith(
+        "column 'Event_Id' would differ from the column 'event_id' that every stream has in letter case only; "
+        "expected 'event_id', or another name"
+    )
+
+
 @pytest.mark.parametrize("parent", ["plain", "Größe und Maß", "100%H of it", "[x] {y} *"])
 def test_a_relative_path_starts_at_the_pipelines_folder_wherever_one_stands(
     parent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

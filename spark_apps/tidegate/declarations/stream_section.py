@@ -196,6 +196,11 @@ class StreamSection:
                 role = own[lower]
                 message = f"column '{name}' would clash with the column '{lower}' that holds '{values[role]}'"
                 self.report.add(offset, message, f"another name, or '{role}: {name}'")
+            elif lower in own and name != lower:
+                message = (
+                    f"column '{name}' would differ from the column '{lower}' that every stream has in letter case only"
+                )
+                self.report.add(offset, message, f"'{lower}', or another name")
             elif lower in SAMPLE_COLUMNS and "history" in self.section:
                 message = f"column '{name}' would clash with the column '{lower}' of the history samples"
                 self.report.add(offset, message, "another name")
