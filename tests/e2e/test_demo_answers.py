@@ -195,10 +195,9 @@ def test_records_in_are_rows_out_plus_refused(warehouse: Path) -> None:
 
 
 def test_the_account_finds_every_answer_equal(landing: Path, warehouse: Path) -> None:
-    program = ROOT / "infra" / "demo" / "account.py"
-    command = [sys.executable, str(program), str(FLIGHTS), "--warehouse", str(warehouse.parent)]
+    command = [sys.executable, "-m", "infra.demo.account", str(FLIGHTS), "--warehouse", str(warehouse.parent)]
     span = ["--from", START.isoformat(), "--to", END.isoformat(), "--report", "somewhere/report.html"]
-    done = subprocess.run([*command, *span], capture_output=True, text=True, check=False)
+    done = subprocess.run([*command, *span], capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Which departures of the last hour are most delayed?" in done.stdout
     assert done.stdout.count("✓") >= len(QUERIES)
