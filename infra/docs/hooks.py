@@ -12,6 +12,7 @@ import os
 import posixpath
 import re
 from pathlib import Path
+from typing import Any
 
 from infra.docs.reference import with_generated
 from mkdocs.config.defaults import MkDocsConfig
@@ -47,6 +48,20 @@ FOLDERS = {"infra/decisions": "explanation/decisions/0001-passes-over-many-inter
 
 _FENCE = re.compile(r"^(```.*?^```[^\n]*$)", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s]+)\)")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Replace a folder of the repository in the navigation by the pages of its files."""
+    config.nav = _with_folders(config.nav)
+    return config
+
+
+def _with_folders(nav: Any) -> Any:
+    if isinstance(nav, list):
+        return [_with_folders(item) for item in nav]
+    if isinstance(nav, dict):
+        return {title: _with_folders(item) for title, item in nav.items()}
+    return [page for source, page in ELSEWHERE.items() if source.startswith(f"{nav}/")] if nav in FOLDERS else nav
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
