@@ -75,6 +75,8 @@ def build_dag(
     folder = beside / (pipeline if isinstance(pipeline, Path) else Path("pipelines", pipeline))
     declaration = read_declaration(folder)
     pool = os.environ.get("TIDEGATE_POOL")
+    # Of one run. The pool, if there is one, knows better.
+    limits: dict[str, Any] = {} if pool else {"max_active_tasks": 1}
     dag = DAG(
         dag_id=declaration.name,
         description=declaration.description,
@@ -86,8 +88,7 @@ def build_dag(
         catchup=False,
         # Not for correctness (see stages.py): while one interval is checked and published, the next may be ingested.
         max_active_runs=2,
-        # Of one run. The pool, if there is one, knows better.
-        **({} if pool else {"max_active_tasks": 1}),
+        **limits,
         tags=["tidegate"],
         owner_links={declaration.owner: owner_link} if owner_link else {},
         params=parameters(),

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from airflow.providers.standard.hooks.subprocess import SubprocessHook
 from airflow.sdk import BaseHook, BaseOperator
@@ -36,7 +36,7 @@ class SparkSubmission(BaseOperator):
     Of its extras ``deploy-mode``, ``queue``, ``namespace``, ``principal`` and ``spark-binary`` are understood.
     """
 
-    template_fields: ClassVar[Sequence[str]] = ("application_args", "conf")
+    template_fields: Sequence[str] = ("application_args", "conf")
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class SparkSubmission(BaseOperator):
     def on_kill(self) -> None:
         """End the driver, and with it what it started."""
         if self._process is not None:
-            self._process.send_sigterm()
+            self._process.send_sigterm()  # type: ignore[no-untyped-call]
 
     def command(self) -> list[str]:
         """The command line: spark-submit, where to run, the settings, the application and its arguments."""
