@@ -20,8 +20,10 @@ from tidegate.declarations.errors import UserError
 
 EXIT_CODES = """exit status:
   0    done
-  1    a critical check of data quality failed (its results and pages are written), or a fault of ours (a traceback)
-  2    your error: a command line, a pipeline, a file or a warehouse that cannot be used; said in full, nothing was done
+  1    a critical check of data quality failed (its results and pages are
+       written), or Tidegate has a fault (a traceback)
+  2    the command line, a pipeline, a file or a warehouse cannot be used; the
+       message says why, and nothing was done
   130  interrupted; what was complete is kept"""
 _PIPELINE = "folder with pipeline.yml and queries/"
 _WAREHOUSE = "where the tables are"
@@ -47,7 +49,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="tidegate",
         description="Continuous queries over out-of-order event streams within a memory budget.",
-        epilog=f"TAB completes commands and options after: source <(tidegate completion bash)\n\n{EXIT_CODES}",
+        epilog="start here:\n  tidegate init shop       # and run the command that it prints\n\n"
+        f"TAB completes commands and options after: source <(tidegate completion bash)\n\n{EXIT_CODES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")

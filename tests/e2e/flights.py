@@ -20,9 +20,8 @@ NIGHT_START, NIGHT_END = datetime(2013, 2, 8, 14, tzinfo=UTC), datetime(2013, 2,
 
 def land(folder: Path, start: datetime, end: datetime) -> Path:
     """Land the files of [start, end) in a folder; the folder."""
-    program = ROOT / "infra" / "demo" / "land_flights.py"
-    span = ["--from", start.isoformat(), "--to", end.isoformat()]
-    subprocess.run([sys.executable, str(program), "--landing", str(folder), *span], check=True)
+    arguments = ["--landing", str(folder), "--from", start.isoformat(), "--to", end.isoformat()]
+    subprocess.run([sys.executable, "-m", "tidegate.examples.land_flights", *arguments], check=True)
     return folder
 
 

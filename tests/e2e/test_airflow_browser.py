@@ -40,7 +40,8 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TemporaryStack]:
     environment = {**os.environ, "TIDEGATE_LANDING": str(stack.landing)}
     pipeline = str(PROJECT / "dags" / "pipelines" / "flights")
     land = [
-        "infra/demo/land_flights.py",
+        "-m",
+        "tidegate.examples.land_flights",
         "--landing",
         str(stack.landing),
         "--from",

