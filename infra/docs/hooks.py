@@ -12,6 +12,7 @@ import os
 import posixpath
 import re
 from pathlib import Path
+from typing import Any
 
 from infra.docs.reference import with_generated
 from mkdocs.config.defaults import MkDocsConfig
@@ -49,6 +50,20 @@ _FENCE = re.compile(r"^(```.*?^```[^\n]*$)", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s]+)\)")
 
 
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Replace a folder of the repository in the navigation by the pages of its files."""
+    config.nav = _with_folders(config.nav)
+    return config
+
+
+def _with_folders(nav: Any) -> Any:
+    if isinstance(nav, list):
+        return [_with_folders(item) for item in nav]
+    if isinstance(nav, dict):
+        return {title: _with_folders(item) for title, item in nav.items()}
+    return [page for source, page in ELSEWHERE.items() if source.startswith(f"{nav}/")] if nav in FOLDERS else nav
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that stand elsewhere."""
     for source, page in ELSEWHERE.items():
@@ -60,6 +75,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Put the generated parts in place, and turn links between files of the repository into links between pages."""
     sources = {target: source for source, target in ELSEWHERE.items()}
     source = sources.get(page.file.src_uri, f"docs/{page.file.src_uri}")
+    if page.file.src_uri == "index.md":
+        page.meta["hide"] = ["navigation"]
     parts = _FENCE.split(with_generated(markdown))
     return "".join(part if part.startswith("```") else linked(part, source, page.file.src_uri) for part in parts)
 

@@ -3,8 +3,8 @@
     make demo
     python -m infra.docs.picture .tidegate/warehouse/flights/_docs/report.html docs/images/report.png
 
-Needs Debian's ``chromium`` (or another one that TIDEGATE_CHROMIUM names). The picture ends with the section of the
-promises, and is reduced to 128 colours, so that it stays small.
+Needs Debian's ``chromium`` (or another one that TIDEGATE_CHROMIUM names). The picture leaves out the report's table of
+contents, ends with the last query that has a promise, and is reduced to 128 colours, so that it stays small.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-WIDTH, MARGIN = 1160, 16
+WIDTH, MARGIN = 1160, 8
 
 
 def draw(page_file: Path, chromium: str) -> bytes:
-    """The page from its top to the end of its first section, as PNG."""
+    """The page from its top to the last promise of its first section, as PNG."""
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": WIDTH, "height": 1000}, color_scheme="light")
         page.goto(page_file.resolve().as_uri())
-        page.add_style_tag(content=".scroll { max-height: none; }")  # all rows of the table
-        box = page.locator("section").first.bounding_box()
+        page.add_style_tag(content="nav { display: none; } .scroll { max-height: none; }")
+        box = page.locator("section").first.locator("tr:has(td.good), tr:has(td.bad)").last.bounding_box()
         assert box is not None
         height = box["y"] + box["height"] + MARGIN
         png = page.screenshot(clip={"x": 0, "y": 0, "width": WIDTH, "height": height}, full_page=True)

@@ -146,16 +146,40 @@ def test_every_case_of_the_query_language_is_in_the_reference(site: Path) -> Non
                 assert re.sub(r"\s+", "", expected) in squeezed
 
 
-def test_environment_variables_of_the_reference_are_read_somewhere() -> None:
+def test_environment_variables_of_the_product_are_in_the_reference() -> None:
     page = (ROOT / "docs" / "reference" / "environment.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"^\| `(TIDEGATE_\w+)`", page, re.MULTILINE))
+    # Set by Tidegate for its own processes.
+    internal = {f"TIDEGATE_{name}" for name in ("DBT_SLICE", "LOAD_CLASSES", "STACK", "WARM", "WARM_PYTHON")}
+    folders = ("spark_apps", "dags", "expectations", "infra/airflow", "infra/spark")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".yml")]
+    named = {name for path in files for name in re.findall(r"TIDEGATE_[A-Z_]+", path.read_text(encoding="utf-8"))}
     assert len(listed) >= 10
-    folders = ("spark_apps", "dags", "expectations", "infra/airflow", "infra/spark", "infra/demo")
-    code = "".join(
-        path.read_text(encoding="utf-8", errors="ignore")
-        for folder in folders
-        for path in (ROOT / folder).rglob("*")
-        if path.suffix in (".py", ".sh", ".yml", "")
-        if path.is_file()
+    assert listed - named == set()
+    assert named - listed - internal == set()
+
+
+def test_the_example_of_the_readme_is_the_one_that_init_writes(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tidegate.cli", "init", "shop"], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    assert {name for name in listed if name not in code} == set()
+    command = re.search(r"tidegate (run shop .*)", done.stdout)
+    assert command is not None
+    for text in (README, (ROOT / "docs" / "tutorial" / "first-pipeline.md").read_text(encoding="utf-8")):
+        assert f"    tidegate {command[1]}\n" in text
+    query = (tmp_path / "shop" / "queries" / "largest_orders.sql").read_text(encoding="utf-8")
+    statement = "\n".join(line for line in query.strip().splitlines() if not line.startswith("--"))
+    assert f"```sql\n{statement}\n```" in README
+
+
+def test_the_numbers_of_the_example_are_those_of_its_data(tmp_path: Path) -> None:
+    """The records that the README says were read, accepted and refused, by what `init` generated."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tidegate.cli", "init", "shop"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    shown = re.search(r"([\d,]+) records read, ([\d,]+) accepted, ([\d,]+) refused", README)
+    said = re.search(r"(\d+) records of.*\n\s+(\d+) of them will be refused", done.stdout)
+    assert shown is not None and said is not None
+    read, accepted, refused = (int(number.replace(",", "")) for number in shown.groups())
+    assert (read, refused) == (int(said[1]), int(said[2]))
+    assert read == accepted + refused
