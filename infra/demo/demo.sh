@@ -12,7 +12,7 @@ began=$SECONDS
 say() { printf '\n\033[1m[%d:%02d] %s\033[0m\n' $(((SECONDS - began) / 60)) $(((SECONDS - began) % 60)) "$*"; }
 
 say "1/5 Landing the flights of $from to $to, one file per stream and hour, as an airline's feed would"
-$bin/python infra/demo/land_flights.py --landing "$TIDEGATE_LANDING" --from "$from" --to "$to"
+$bin/python -m tidegate.examples.land_flights --landing "$TIDEGATE_LANDING" --from "$from" --to "$to"
 
 say "2/5 tidegate run: every interval up to $airflow_from, all stages, in one Spark session"
 $bin/tidegate run $pipeline --warehouse "$TIDEGATE_WAREHOUSE" --from "$from" --to "$airflow_from"
@@ -29,7 +29,7 @@ say "4/5 The report"
 $bin/tidegate report $pipeline --warehouse "$TIDEGATE_WAREHOUSE"
 
 say "5/5 What came out"
-$bin/python infra/demo/account.py $pipeline --warehouse "$TIDEGATE_WAREHOUSE" --from "$from" --to "$to"
+$bin/python -m infra.demo.account $pipeline --warehouse "$TIDEGATE_WAREHOUSE" --from "$from" --to "$to"
 if [ "$was_running" = no ]; then
   trap - EXIT
   $bin/python infra/airflow/stack.py down

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow.dataset as dataset
 import pytest
 from airflow_stack import PROJECT, TemporaryStack
+from pyarrow import dataset
 
 pytestmark = pytest.mark.e2e
 
@@ -40,7 +40,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TemporaryStack]:
     stack = TemporaryStack(state=tmp_path_factory.mktemp("state"))
     stack.landing.mkdir()
     landed = subprocess.run(
-        [sys.executable, str(PROJECT / "infra" / "demo" / "land_flights.py"), *landing_arguments(stack.landing)],
+        [sys.executable, "-m", "tidegate.examples.land_flights", *landing_arguments(stack.landing)],
         capture_output=True,
         text=True,
     )

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.oracle.command import ROOT, tidegate
+from tests.command import ROOT, tidegate
 
 from tidegate.apps.report import run as write_report
 from tidegate.apps.run import STAGES, run
@@ -32,6 +32,7 @@ from tidegate.hosts.warehouse import Warehouse
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 FLIGHTS = ROOT / "dags" / "pipelines" / "flights"
+LAND_FLIGHTS = "tidegate.examples.land_flights"
 START, DAY_END = datetime(2013, 2, 7, tzinfo=UTC), datetime(2013, 2, 8, tzinfo=UTC)
 END = DAY_END + timedelta(hours=6)
 RUN = tuple(stage for stage in STAGES if stage != "publish")
@@ -102,9 +103,8 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     """The same days without an outage."""
     bench = Bench(tmp_path_factory.mktemp("calm"))
     shutil.copytree(FLIGHTS, bench.home)
-    program = ROOT / "infra" / "demo" / "land_flights.py"
     span = ["--from", START.isoformat(), "--to", END.isoformat()]
-    subprocess.run([sys.executable, str(program), "--landing", str(bench.landing), *span], check=True)
+    subprocess.run([sys.executable, "-m", LAND_FLIGHTS, "--landing", str(bench.landing), *span], check=True)
     bench.run()
     return bench
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,12 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.oracle.answers import expected_truth
-from tests.oracle.command import ROOT
+from infra.oracle.answers import expected_truth
+from tests.command import ROOT
 
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Pipeline
 from tidegate.declarations.tables import schema
+from tidegate.examples import land_flights
 
 FLIGHTS = ROOT / "dags" / "pipelines" / "flights"
 QUERIES = sorted(path.stem for path in (FLIGHTS / "queries").glob("*.sql"))
@@ -32,14 +31,9 @@ def pipeline() -> Pipeline:
 @pytest.fixture(scope="module")
 def warehouse(pipeline: Pipeline, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tuples of 7 and 8 February, as if they had been ingested."""
-    spec = importlib.util.spec_from_file_location("land_flights", ROOT / "infra" / "demo" / "land_flights.py")
-    assert spec is not None and spec.loader is not None
-    source = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = source
-    spec.loader.exec_module(source)
     folder = tmp_path_factory.mktemp("warehouse") / "flights"
     for stream in pipeline.streams:
-        tuples = getattr(source, stream.name)(source.data_folder())
+        tuples = getattr(land_flights, stream.name)(land_flights.data_folder())
         tuples = tuples[tuples["arrival"].between("2013-02-07", "2013-02-09", inclusive="left")]
         keys = {"event_id": stream.id, "event_time": stream.event_time, "arrival_time": stream.arrival_time}
         tuples = tuples.assign(**{key: tuples[column] for key, column in keys.items()})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,17 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-PROGRAM = Path(__file__).resolve().parents[2] / "infra" / "demo" / "land_flights.py"
+from tidegate.examples import land_flights
 
 
 @pytest.fixture(scope="module")
 def source() -> ModuleType:
     """The program as a module."""
-    spec = importlib.util.spec_from_file_location("land_flights", PROGRAM)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return land_flights
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +152,7 @@ def test_mistakes_are_told_without_a_traceback(
 
 
 def test_a_folder_that_cannot_be_written_is_told(source: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    nowhere = PROGRAM / "below-a-file"
+    nowhere = Path(__file__) / "below-a-file"
     status = source.main(["--landing", str(nowhere), "--from", "2013-02-08", "--to", "2013-02-09"])
     assert status == 2
     assert "cannot write to" in capsys.readouterr().err

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from infra.demo import land_flights
+
+from tidegate.examples import land_flights
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

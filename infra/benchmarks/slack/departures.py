@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from infra.benchmarks.generator.randomness import Floats
 from infra.benchmarks.slack.replay import replayed
-from infra.demo.land_flights import data_folder, departures
 
+from tidegate.examples.land_flights import data_folder, departures
 from tidegate.operators.accuracy import Needed, Promise
 from tidegate.operators.accuracy.slack import least_covering
 from tidegate.operators.schedule import Int64s

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from infra.benchmarks.generator.lateness import Exponential, Lateness, LogNormal, Pareto
 from infra.benchmarks.generator.randomness import Floats, uniforms
-from infra.demo.land_flights import data_folder, departures
 
+from tidegate.examples.land_flights import data_folder, departures
 from tidegate.operators.top_k.published import Arrival, arrivals
 
 SECOND_US = 1_000_000

@@ -15,7 +15,7 @@ from tidegate.declarations.names import EVENT_COLUMNS
 from tidegate.declarations.tables import ARROW_TYPES
 from tidegate.hosts.history_store import Samples, Strata
 from tidegate.operators.history.estimators import Bounds, Estimate, Known, LeafSample, with_uniform_arrivals
-from tidegate.operators.history.expressions import columns_of, evaluate, truth
+from tidegate.operators.history.expressions import columns_of, doubles, evaluate, truth
 from tidegate.operators.history.laws import Float64s
 from tidegate.operators.history.query import HistoryAggregate, HistoryQuery
 from tidegate.operators.history.tree import COUNT, MAX, MAX_TIME, MIN, MIN_TIME, SUM, Totals, added_up
@@ -149,7 +149,8 @@ class Question:
     def _shares(self, cut: View) -> Float64s:
         """Covered length / length of each cut leaf."""
         start, end = cut.strata.start_us, cut.strata.end_us
-        return (np.minimum(end, self.end_us) - np.maximum(start, self.start_us)) / (end - start)
+        inside: Float64s = (np.minimum(end, self.end_us) - np.maximum(start, self.start_us)) / (end - start)
+        return inside
 
     def _extreme(
         self, function: str, whole: Totals, column: int, cut: View, sample: LeafSample, seen: Float64s
@@ -207,7 +208,7 @@ def values_of(aggregate: HistoryAggregate, rows: pa.Table) -> tuple[Float64s, Bo
     valid = np.asarray(computed.is_valid().to_numpy(), dtype=bool)
     if aggregate.function == "count":
         return np.ones(rows.num_rows), valid
-    values = pc.fill_null(computed.cast(pa.float64()), 0.0).to_numpy()
+    values = pc.fill_null(doubles(computed), 0.0).to_numpy()
     finite = np.isfinite(values)
     return np.where(finite, values, 0.0), valid & finite
 

@@ -58,7 +58,7 @@ class Typer:
             self._mistake(node, f"a condition of {clause} must be true or false, not {kind}", "a comparison")
         return kind == "boolean"
 
-    def type_of(self, node: exp.Expression) -> ExpressionType | None:
+    def type_of(self, node: exp.Expression) -> ExpressionType | None:  # noqa: C901 - one branch a kind of node
         """The type of an expression."""
         match node:
             case exp.Column() | exp.AggFunc():
@@ -306,7 +306,7 @@ def render(node: exp.Expression, replace: Callable[[exp.Expression], exp.Express
                 part.set("safe", True)
         return part
 
-    return node.copy().transform(step).sql("spark", comments=False)
+    return str(node.copy().transform(step).sql("spark", comments=False))
 
 
 def _is_not_zero(node: exp.Expression) -> bool:

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 import pyarrow as pa
 
 from tidegate.declarations.models import Stream, from_us, to_us
-from tidegate.sources.files import pattern_unit
+from tidegate.sources.files import matches_several, pattern_unit
 
 _DIGITS = {"Y": 4, "m": 2, "d": 2, "j": 3, "H": 2, "M": 2, "S": 2}
 _DIRECTIVES = "".join(_DIGITS)
@@ -106,10 +106,10 @@ def period_of(pattern: str, path: str) -> tuple[int, int] | None:
     found = match.groupdict()
     names = [name for name in _DIGITS if name in found]
     try:
-        start = datetime.strptime(" ".join(found[n] for n in names), " ".join(f"%{n}" for n in names))
+        written, directives = " ".join(found[n] for n in names), " ".join(f"%{n}" for n in names)
+        start = datetime.strptime(written, directives).replace(tzinfo=UTC)
     except ValueError:
         return None
-    start = start.replace(tzinfo=UTC)
     # What was only guessed at, a directive that comes twice or a set of characters, must fit as well.
     if not fnmatchcase(path, start.strftime(pattern)):
         return None
@@ -143,7 +143,7 @@ def known_until(
     unit_us = unit // timedelta(microseconds=1)
     periods = {f.period_start_us for f in landed}
     newest = 2**62
-    if any(sign in stream.path for sign in "*?["):
+    if matches_several(stream.path):
         trusted = [f.period_start_us for f in landed if believable(stream, f) and f.period_start_us is not None]
         newest = max(trusted, default=since_us)
     at_us = since_us // unit_us * unit_us

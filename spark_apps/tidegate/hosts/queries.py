@@ -44,8 +44,9 @@ SPARK_TYPES = {
 
 @dataclass(frozen=True)
 class Answered:
-    """The answers of a schedule's windows: the query's output columns beside ``window_index``; for top-k also
-    ``rank``, ``event_id`` and ``arrival_us``. ``state_peaks`` is filled once the frame has been computed."""
+    """The answers of a schedule's windows: the query's output columns beside ``_window_index``; for top-k also
+    ``rank``, ``_event_id`` and ``_arrival_us``. An output may bear any name that begins with a letter.
+    ``state_peaks`` is filled once the frame has been computed."""
 
     frame: DataFrame
     state_peaks: object
@@ -108,9 +109,10 @@ def _tuples(
     for slot, sql, _ in _asked(query, alias):
         if slot is None:
             kept = kept.where(F.expr(sql))
+    # A declared column may be called event_us, but none begins with an underscore.
     event_us = F.unix_micros("event_time")
     arrival_us = F.greatest(F.unix_micros("arrival_time"), event_us)
-    return kept.withColumns({"event_us": event_us, "arrival_us": arrival_us})
+    return kept.withColumns({"_event_us": event_us, "_arrival_us": arrival_us})
 
 
 def _aggregate(
@@ -156,7 +158,7 @@ def _aggregate(
     if query.having:
         valued = valued.where(F.expr(query.having))
     outputs = (F.expr(o.expression).cast(SPARK_TYPES[o.type]).alias(o.name) for o in query.outputs)
-    return valued.select(*about.column_names, *outputs)
+    return valued.select(*_about(about), *outputs)
 
 
 def aggregate_spec(query: Query) -> join_aggregate.Spec:
@@ -197,8 +199,8 @@ def _side(query: Query, index: int, spec: join_aggregate.Spec, tuples: DataFrame
     missing = {f.name: F.lit(None).cast(_spark_type(f.type)) for f in spec.input_schema if f.name not in slots}
     return tuples.select(
         F.lit(index).cast("tinyint").alias("side"),
-        "event_us",
-        "arrival_us",
+        F.col("_event_us").alias("event_us"),
+        F.col("_arrival_us").alias("arrival_us"),
         *((slots | missing)[f.name].alias(f.name) for f in spec.input_schema if f.name not in _KEYS),
     )
 
@@ -393,7 +395,7 @@ def _top_k(
     else:
         tuples = _tuples(spark, query, window.alias, window.stream, schedule, events)
         slots = (column.alias(slot) for slot, column in _slots(query, window.alias).items())
-        rows = tuples.select("event_us", "arrival_us", *slots)
+        rows = tuples.select(F.col("_event_us").alias("event_us"), F.col("_arrival_us").alias("arrival_us"), *slots)
         spread = rows.repartition(partitions, "event_id").sortWithinPartitions("arrival_us")
         through = tasks.through(top_k, spec, schedule, peaks, join_aggregate.rebatched)
         partials = spread.mapInArrow(through, from_arrow_schema(spec.output_schema))
@@ -402,14 +404,19 @@ def _top_k(
         best = partials.withColumn("rank", F.row_number().over(by_rank).cast("bigint")).where(F.col("rank") <= spec.k)
         ranked = best.join(F.broadcast(spark.createDataFrame(about)), "window_index")
     named = (F.col(slot).alias(name) for slot, name in _top_k_columns(query))
-    return ranked.select(*about.column_names, *named)
+    return ranked.select(*_about(about), *named)
+
+
+def _about(about: pa.Table) -> list[SparkColumn]:
+    """The columns that come along with an answer; the window's index by a name that no output can have."""
+    return [F.col(name).alias("_window_index" if name == "window_index" else name) for name in about.column_names]
 
 
 def _top_k_columns(query: Query) -> list[tuple[str, str]]:
     """Of the operator's columns, those that answers have, and by which names."""
-    keys = ["rank", "arrival_us", *([] if "event_id" in {o.name for o in query.outputs} else ["event_id"])]
+    keys = ["rank", *([] if "event_id" in {o.name for o in query.outputs} else ["event_id"])]
     outputs = [(f"p{i}", o.name) for i, o in enumerate(query.outputs)]
-    return [*((key, key) for key in keys), ("event_id", "_event_id"), *outputs]
+    return [*((key, key) for key in keys), ("event_id", "_event_id"), ("arrival_us", "_arrival_us"), *outputs]
 
 
 def _top_k_scans(
@@ -438,7 +445,7 @@ def top_k_here(
         state, partial = top_k.step(state, batch)
         parts.append(partial)
     answers = pa.concat_tables([*parts, top_k.finish(state)[1]])
-    slots, names = zip(("window_index", "window_index"), *_top_k_columns(query), strict=True)
+    slots, names = zip(("window_index", "_window_index"), *_top_k_columns(query), strict=True)
     return answers.select(slots).rename_columns(names)
 
 

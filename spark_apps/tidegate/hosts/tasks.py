@@ -13,14 +13,14 @@ from tidegate.operators import join_aggregate
 from tidegate.operators.schedule import Schedule
 
 
-class PeakPerPartition(AccumulatorParam):
+class PeakPerPartition(AccumulatorParam[dict[int, int]]):
     """Partition → largest number reported; a task that runs twice counts once."""
 
     def zero(self, value: dict[int, int]) -> dict[int, int]:
         """Nothing reported yet."""
         return {}
 
-    def addInPlace(self, value1: dict[int, int], value2: dict[int, int]) -> dict[int, int]:
+    def addInPlace(self, value1: dict[int, int], value2: dict[int, int]) -> dict[int, int]:  # noqa: N802 - Spark's name
         """Both reports."""
         for partition, number in value2.items():
             value1[partition] = max(value1.get(partition, 0), number)

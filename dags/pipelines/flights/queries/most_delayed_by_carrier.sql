@@ -1,8 +1,8 @@
 -- Which departures of the last hour are most delayed at each carrier?
 --
 -- `QUALIFY ROW_NUMBER() OVER (PARTITION BY …)` is the other way to ask for the best of each group. Few carriers have
--- more than ten departures in an hour, so most lists are whole: nearly all flights have to be waited for, not only
--- the late ones.
+-- more than ten departures in an hour, so most lists are whole: the answer has to wait for nearly all flights, not
+-- only for the late ones.
 --
 -- Read a row as: of the flights of `carrier` scheduled in the hour before `window_end`, this one is the `rank`-th most
 -- delayed. The promise is over the winners of all carriers together.

@@ -2,7 +2,7 @@
 --
 -- A question for a few days: it is asked from noon of 8 February on, when the storm was forecast, until 12 February.
 -- While it is active, the window over the departures must hold six hours instead of the three or so of the other
--- queries (an hour, and the wait for stragglers); memory is planned anew when it starts and when it ends.
+-- queries (an hour, and the wait for late departures); memory is planned again when it starts and when it ends.
 --
 -- Read a row as: of the flights scheduled in the six hours before `window_end`, `departures` had left `origin`,
 -- `mean_delay` minutes late on average. There is no promise, so no waiting. Where memory is short, windows take

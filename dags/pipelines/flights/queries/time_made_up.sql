@@ -1,6 +1,6 @@
 -- Which of the last hour's landings made up the most time on the way?
 --
--- Flights that left more than a quarter of an hour late, by how many minutes less late they landed. Whether a
+-- Flights that left more than a quarter of an hour late, ranked by how many minutes less late they landed. Whether a
 -- landing is reported soon has nothing to do with the time made up, so a short wait suffices: compare
 -- `slack_s` with that of most_delayed.
 --

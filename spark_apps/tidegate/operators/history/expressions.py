@@ -45,7 +45,7 @@ _FUNCTIONS: dict[type[exp.Expression], Callable[..., Values]] = {
 
 
 def evaluate(node: exp.Expression, table: pa.Table) -> pa.ChunkedArray:
-    """The value of a typed expression for every row; UserError if it uses what history cannot compute.
+    """The value of a typed expression for every row; UserError if it uses what history cannot compute, or overflows.
 
     Columns are found without regard to letter case. A division by zero is NULL, as in the pipeline's own queries.
 
@@ -54,7 +54,11 @@ def evaluate(node: exp.Expression, table: pa.Table) -> pa.ChunkedArray:
     >>> evaluate(sqlglot.parse_one("x > 1 OR k = 'b'", dialect="spark"), rows).to_pylist()
     [False, True, True]
     """
-    value = _value(node, table)
+    try:
+        value = _value(node, table)
+    except pa.ArrowInvalid as error:
+        text = node.sql("spark", comments=False)[:60]
+        raise UserError(f"'{text}' cannot be computed for every tuple: {error}") from None
     if isinstance(value, pa.Scalar):
         value = pa.repeat(value, table.num_rows)
     return pa.chunked_array([value]) if isinstance(value, pa.Array) else value
@@ -66,7 +70,7 @@ def columns_of(node: exp.Expression, known: list[str]) -> list[str]:
     return [by_lower[c.name.lower()] for c in node.find_all(exp.Column) if c.name.lower() in by_lower]
 
 
-def _value(node: exp.Expression, table: pa.Table) -> Values:
+def _value(node: exp.Expression, table: pa.Table) -> Values:  # noqa: C901 - one branch a kind of node
     match node:
         case exp.Paren():
             return _value(node.this, table)
@@ -101,9 +105,9 @@ def _value(node: exp.Expression, table: pa.Table) -> Values:
             ignore_case = isinstance(node, exp.ILike)
             return pc.match_like(_value(node.this, table), node.expression.this, ignore_case=ignore_case)
         case exp.Div():
-            divisor = pc.cast(_value(node.expression, table), pa.float64())
+            divisor = doubles(_value(node.expression, table))
             nonzero = pc.if_else(pc.equal(divisor, 0.0), pa.scalar(None, pa.float64()), divisor)
-            return pc.divide(pc.cast(_value(node.this, table), pa.float64()), nonzero)
+            return pc.divide(doubles(_value(node.this, table)), nonzero)
         case exp.Nullif():
             value = _value(node.this, table)
             same = pc.fill_null(_compared(exp.EQ, node.this, node.expression, table), False)
@@ -115,7 +119,7 @@ def _value(node: exp.Expression, table: pa.Table) -> Values:
     if type(node) in _COMPARISONS:
         return _compared(type(node), node.this, node.expression, table)
     if type(node) in _ARITHMETIC and not isinstance(node.expression, exp.Interval):
-        return _ARITHMETIC[type(node)](_value(node.this, table), _value(node.expression, table))
+        return _ARITHMETIC[type(node)](*_unified([_value(node.this, table), _value(node.expression, table)]))
     if type(node) in _FUNCTIONS:
         return _FUNCTIONS[type(node)](_value(node.this.unnest(), table))
     text = node.sql("spark", comments=False)[:60]
@@ -144,7 +148,19 @@ def _is(node: exp.Is, table: pa.Table) -> Values:
 
 
 def _compared(kind: type[exp.Expression], left: exp.Expression, right: exp.Expression, table: pa.Table) -> Values:
-    return _COMPARISONS[kind](*_as_instants(_value(left, table), _value(right, table)))
+    one, other = _as_instants(_value(left, table), _value(right, table))
+    if _is_number(one) and _is_number(other):
+        one, other = _unified([one, other])
+    return _COMPARISONS[kind](one, other)
+
+
+def doubles(value: Values) -> Values:
+    """Numbers as doubles, rounded to the nearest: a whole number beyond 2^53 may have no double of its own."""
+    return pc.cast(value, pa.float64(), safe=False)
+
+
+def _is_number(value: Values) -> bool:
+    return bool(pa.types.is_integer(value.type) or pa.types.is_floating(value.type))
 
 
 def _as_instants(left: Values, right: Values) -> tuple[Values, Values]:
@@ -179,8 +195,9 @@ def _unified(values: list[Any]) -> list[Values]:
     kinds = [v.type for v in values if not pa.types.is_null(v.type)]
     if not kinds:
         return values
-    kind = pa.float64() if any(pa.types.is_floating(k) for k in kinds) else kinds[0]
-    return [pc.cast(v, kind) for v in values]
+    if any(pa.types.is_floating(k) for k in kinds):
+        return [doubles(v) for v in values]
+    return [pc.cast(v, kinds[0]) for v in values]
 
 
 def truth(node: exp.Expression, table: pa.Table) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -45,7 +46,7 @@ def split(values: Int64s | Float64s) -> dict[Part, Int64s | Float64s]:
     return _split_integers(values) if values.dtype == np.int64 else _split_doubles(np.asarray(values, np.float64))
 
 
-def _split_integers(values: npt.NDArray) -> dict[Part, Int64s | Float64s]:
+def _split_integers(values: npt.NDArray[Any]) -> dict[Part, Int64s | Float64s]:
     if max(-int(values.min()), int(values.max())) <= _LOW:
         return {0: values} if values.any() else {}
     high, low = values >> PART_BITS, values & _LOW
@@ -153,8 +154,8 @@ def _digits(parts: Mapping[Part, Int64s], rows: int) -> tuple[npt.NDArray[np.boo
     carry = _carried(digits, rows)
     negative = carry < 0
     if negative.any():
-        for exponent in digits:
-            digits[exponent] = np.where(negative, _LOW - digits[exponent], digits[exponent])
+        for exponent, digit in digits.items():
+            digits[exponent] = np.where(negative, _LOW - digit, digit)
         digits[first] += negative
         _carried(digits, rows)
     return negative, digits

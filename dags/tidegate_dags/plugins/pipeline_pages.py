@@ -1,0 +1,185 @@
+"""Shows each pipeline's pages inside Airflow: the report, Data Docs and dbt docs.
+
+Serves the files below ``<warehouse>/<pipeline>/_docs`` at ``/tidegate/<pipeline>/``, and nothing else of the warehouse.
+What a plugin serves is open to anyone who reaches the port unless it asks for a login itself: this one asks
+Airflow for the user behind the request and sends a stranger to the login page.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.core_api.security import get_user
+from airflow.plugins_manager import AirflowPlugin
+from fastapi import Depends, FastAPI, HTTPException, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException as AnyHTTPException
+
+from tidegate_dags.places import warehouse
+
+PREFIX = "/tidegate"
+
+# The names that tasks link to → title, file relative to _docs, what it shows.
+PAGES = {
+    "report": ("Report", "report.html", "slack, accuracy, window widths and memory against the promises"),
+    "quality": ("Data Docs", "quality/index.html", "every expectation of every interval, and what was measured"),
+    "trends": ("Trends", "quality/trends.html", "accuracy against promise, K against the oracle's, bytes against M"),
+    "models": ("dbt docs", "dbt/index.html", "the tables for analysts: columns, tests, lineage"),
+}
+
+
+ALERTS_SHOWN = 20
+STYLE = """
+:root{color-scheme:light dark;--ink:#222;--page:#fff;--line:#dde1e6;--good:#1a7f4b;--bad:#b3261e;--open:#7a5b00}
+@media(prefers-color-scheme:dark){:root{--ink:#e6e9ed;--page:#12151a;--line:#343b45;--good:#5fcf95;--bad:#ff8a80;--open:#e6c35c}}
+body{font:16px/1.5 system-ui;margin:2rem auto;padding:0 1rem;max-width:46rem;color:var(--ink);background:var(--page)}
+a{color:LinkText}.good{color:var(--good)}.bad{color:var(--bad)}.open{color:var(--open)}.scroll{overflow-x:auto}
+table{border-collapse:collapse}th,td{padding:.25rem .75rem .25rem 0;text-align:left;border-bottom:1px solid var(--line)}
+"""
+
+
+def documents(pipeline: str) -> Path:
+    """The folder of a pipeline's pages; not found if there is none or the name is no name."""
+    folder = warehouse() / pipeline / "_docs"
+    if not re.fullmatch(r"[A-Za-z0-9_]+", pipeline) or not folder.is_dir():
+        raise HTTPException(404, f"Nothing has been written yet for the pipeline {pipeline!r}.")
+    return folder
+
+
+app = FastAPI(title="Tidegate pages", docs_url=None, redoc_url=None, openapi_url=None, dependencies=[Depends(get_user)])
+
+
+@app.exception_handler(AnyHTTPException)
+async def explain(request: Request, error: AnyHTTPException) -> Response:
+    """A stranger is sent to the login page, anything else is a short page."""
+    if error.status_code in (401, 403):
+        return RedirectResponse(get_auth_manager().get_url_login(next_url=str(request.url)), status_code=303)
+    return _page("Not here (yet)", f"<p>{html.escape(str(error.detail))}</p>", status=error.status_code)
+
+
+@app.get("/")
+def all_pipelines() -> Response:
+    """Every pipeline that has pages."""
+    names = sorted(folder.parent.name for folder in warehouse().glob("*/_docs"))
+    if not names:
+        return _page("Tidegate", "<p>No pipeline has written a page yet. The first run does.</p>")
+    return _page("Tidegate", "".join(f"<h2>{html.escape(name)}</h2>{_pipeline(name)}" for name in names))
+
+
+@app.get("/{pipeline}/")
+def one_pipeline(pipeline: str) -> Response:
+    """The pages of one pipeline."""
+    documents(pipeline)
+    return _page(pipeline, _pipeline(pipeline))
+
+
+@app.get("/{pipeline}/{path:path}")
+async def document(pipeline: str, path: str, request: Request) -> Response:
+    """A page by its name, or a file of it."""
+    folder = documents(pipeline)
+    if path.rstrip("/") in PAGES:
+        title, file, _ = PAGES[path.rstrip("/")]
+        if not (folder / file).is_file():
+            raise HTTPException(404, f"{title} of {pipeline}: not written yet. The task that writes it has not run.")
+        return RedirectResponse(f"{request.scope.get('root_path', PREFIX)}/{quote(pipeline)}/{quote(file)}")
+    # StaticFiles refuses whatever leads out of the folder.
+    return await StaticFiles(directory=folder, html=True).get_response(path, request.scope)
+
+
+def _links(pipeline: str) -> str:
+    folder = warehouse() / pipeline / "_docs"
+    items = []
+    for title, file, shows in PAGES.values():
+        address = f"{PREFIX}/{quote(pipeline)}/{quote(file)}"
+        written = (folder / file).is_file()
+        name = f'<a href="{address}" target="_blank">{title}</a>' if written else f"{title} (not written yet)"
+        items.append(f"<li>{name}: {shows}</li>")
+    return f"<ul>{''.join(items)}</ul>"
+
+
+_MARKS = {"ok": ("good", "in order"), "info": ("good", "in order"), "warning": ("open", "with a warning")}
+
+
+def _pipeline(pipeline: str) -> str:
+    """How a pipeline is doing: its newest interval, its promises, what was said to be wrong, and the pages."""
+    return _status(pipeline) + _links(pipeline) + _alerts(pipeline)
+
+
+def _status(pipeline: str) -> str:
+    try:
+        summary = json.loads((documents(pipeline) / "quality" / "summary.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return "<p>No interval has been judged yet.</p>"
+    tone, words = _MARKS.get(summary["status"], ("bad", "with something critical"))
+    newest = html.escape(summary["newest"])
+    page = f"{PREFIX}/{quote(pipeline)}/quality/hours/{quote(summary['newest'])}.html"
+    rows = "".join(_promise(one) for one in summary["promises"])
+    head = "<tr><th></th><th>query</th><th>promise</th><th>promised</th><th>measured</th></tr>"
+    return (
+        f'<p>Newest interval judged: <a href="{page}" target="_blank">{newest}</a>, <b class="{tone}">{words}</b>.</p>'
+        + (f'<div class="scroll"><table>{head}{rows}</table></div>' if rows else "")
+    )
+
+
+def _promise(one: dict[str, Any]) -> str:
+    if one["measured"] is None:
+        mark, tone, promised, measured = "–", "", "", "no window is final yet"
+    else:
+        kept = one["success"]
+        mark, tone = ("✓", "good") if kept else ("…", "open") if one["warming_up"] else ("✗", "bad")
+        promised, measured = f"{one['promised']:.1%}", f"{one['measured']:.1%}"
+    note = " (warming up)" if one["warming_up"] else ""
+    cells = (html.escape(text) for text in (one["query"], one["promise"], promised, measured + note))
+    return f'<tr><td class="{tone}">{mark}</td>' + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+
+
+def _alerts(pipeline: str) -> str:
+    """The newest alerts, as alerts.py recorded them."""
+    try:
+        lines = (documents(pipeline) / "alerts.jsonl").read_text(encoding="utf-8").splitlines()
+        alerts = [json.loads(line) for line in lines[-ALERTS_SHOWN:]]
+    except (OSError, ValueError):
+        return ""
+    items = "".join(
+        f"<li><b>{html.escape(one['at'][:16].replace('T', ' '))}</b> {html.escape(one['text'])}</li>"
+        for one in reversed(alerts)
+    )
+    return f"<h3>Alerts</h3><ul>{items}</ul>" if items else ""
+
+
+def _page(title: str, body: str, status: int = 200) -> HTMLResponse:
+    return HTMLResponse(
+        '<!doctype html><html lang="en"><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{html.escape(title)}</title><style>{STYLE}</style><h1>{html.escape(title)}</h1>{body}",
+        status_code=status,
+    )
+
+
+class PipelinePages(AirflowPlugin):
+    """The pages, an entry in the side bar, and a tab on every DAG."""
+
+    name = "tidegate_pages"
+    fastapi_apps = [{"app": app, "url_prefix": PREFIX, "name": "Tidegate pages"}]
+    external_views = [
+        {
+            "name": "Tidegate",
+            "href": f"{PREFIX}/",
+            "destination": "nav",
+            "category": "browse",
+            "url_route": "tidegate_pages",
+        },
+        {
+            "name": "Reports",
+            "href": PREFIX + "/{DAG_ID}/",
+            "destination": "dag",
+            "url_route": "tidegate_reports",
+        },
+    ]
