@@ -60,7 +60,6 @@ def told(folder: Path, sql: str, rate: float = 1.0) -> str:
         ("SELECT v FROM a [10 MINUTES] ORDER BY v DESC LIMIT 3", "at most 30 candidates, the 3 best of each pane"),
         ("SELECT v FROM a [10 MINUTES] GROUP BY v ORDER BY v LIMIT 3", "the 3 best of each pane and group (v)"),
         ("SELECT COUNT(*) FROM a [1 MINUTE] WHERE v > 2", "read by one task, straight from the tables' files"),
-        ("SELECT COUNT(*) FROM a [1 MINUTE] WHERE UPPER(k) = 'X'", "only Spark computes UPPER(k) = 'X'"),
     ],
 )
 def test_what_is_told(tmp_path: Path, sql: str, expected: str) -> None:

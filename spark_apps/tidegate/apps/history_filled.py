@@ -41,8 +41,8 @@ from tidegate.hosts.plans import PlanHistory
 from tidegate.hosts.scan import EventFiles
 from tidegate.hosts.slacks import SlackHistory
 from tidegate.hosts.warehouse import Warehouse
+from tidegate.operators.expressions import evaluate, truth
 from tidegate.operators.history.estimators import Bools, Estimate, Float64s, LeafSample
-from tidegate.operators.history.expressions import evaluate, truth
 from tidegate.operators.history.filling import FilledAggregate, filled_expression
 from tidegate.operators.history.query import HistoryQuery, parse_history_query
 from tidegate.operators.schedule import instants_us

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
 
 import pyarrow as pa
 
 from tidegate.apps.readable import format_bytes, format_seconds
 from tidegate.declarations.models import Pipeline, Query, Window
-from tidegate.hosts.answers import declared_rows, fits_one_task, only_spark_computes
+from tidegate.hosts.answers import declared_rows, fits_one_task
 from tidegate.hosts.queries import aggregate_spec
 
 _LABEL = 10
@@ -117,9 +116,6 @@ def _reader(pipeline: Pipeline, query: Query) -> str:
     if not fits_one_task(pipeline, query):
         rows = declared_rows(pipeline, query)
         return f"Spark, {_spread(query, partitions)}: {rows:.3g} tuples an interval are too many for one task"
-    refused = only_spark_computes(pipeline, query)
-    if refused:
-        return f"Spark, {_spread(query, partitions)}: only Spark computes {_shown(refused)}"
     return "one task, straight from the tables' files"
 
 
@@ -132,7 +128,3 @@ def _spread(query: Query, partitions: str) -> str:
     return (
         f"in {partitions} by {shared[0].columns[0][1]}" if shared else "in one partition (no key that all sides share)"
     )
-
-
-def _shown(expressions: Sequence[str]) -> str:
-    return ", ".join(e if len(e) <= 60 else f"{e[:57]}..." for e in expressions[:3])

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from tidegate.declarations.models import Pipeline, Query
-from tidegate.declarations.tables import TIMESTAMP, WIDTHS, schema
+from tidegate.declarations.tables import TIMESTAMP, WIDTHS
 from tidegate.hosts import queries
 from tidegate.hosts.context import RunContext, StageRun
 from tidegate.hosts.intervals import Interval, labels_holding
@@ -101,11 +101,6 @@ def declared_rows(pipeline: Pipeline, query: Query) -> float:
     return sum(pipeline.stream(name).rate for name in query.streams) * pipeline.interval_s
 
 
-def only_spark_computes(pipeline: Pipeline, query: Query) -> list[str]:
-    """What the query asks of its tuples that must be left to Spark; see ``queries.only_spark_computes``."""
-    return queries.only_spark_computes(query, {name: schema(pipeline, f"events_{name}") for name in query.streams})
-
-
 def read_events(context: RunContext, query: Query, schedule: Schedule) -> dict[str, DataFrame | EventFiles]:
     """Stream → the tuples that the schedule's windows can need, of the intervals that were ingested."""
     pipeline, warehouse = context.pipeline, context.warehouse
@@ -155,7 +150,7 @@ def write_answers(context: RunContext, stage: StageRun, asked: Sequence[Query], 
         for interval in intervals
     }
 
-    by_spark = [q for q in asked if not fits_one_task(pipeline, q) or only_spark_computes(pipeline, q)]
+    by_spark = [q for q in asked if not fits_one_task(pipeline, q)]
     through_spark = {stream for query in by_spark for stream in query.streams}
     suit_to_size(context.spark, sum(rows for (stream, _), rows in rows_in.items() if stream in through_spark))
 

@@ -1,7 +1,7 @@
 """Queries on Spark: tuples through an operator, partial answers to answers.
 
-There are two ways to the operator, with the same answers. Where the tuples are in the warehouse's files and pyarrow
-computes what the query asks of them as Spark does, one task reads the files itself (``scan``). Else Spark prunes
+There are two ways to the operator, with the same answers. Where the tuples are in the warehouse's files, one task reads
+them itself (``scan``) and pyarrow computes what the query asks of them (``operators.expressions``). Else Spark prunes
 partitions and columns, filters, and computes the slots; the aliases' tuples are hashed by a shared join key, sorted by
 arrival, and streamed as Arrow batches through the operator (``mapInArrow``). Either way it holds only what its windows
 need. Partial answers of several partitions are put together unrounded.
@@ -11,12 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import and_
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -25,7 +22,6 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from tidegate.declarations.models import Aggregate, Query
 from tidegate.declarations.tables import ARROW_TYPES
 from tidegate.hosts import scan, tasks
-from tidegate.hosts.expressions import as_arrow
 from tidegate.hosts.sieves import Sieve
 from tidegate.operators import join_aggregate, top_k
 from tidegate.operators.schedule import Schedule
@@ -220,54 +216,25 @@ def _counted(query: Query) -> set[str]:
     return {aggregate.slot for aggregate in query.aggregates if aggregate.function == "count"}
 
 
-def only_spark_computes(query: Query, schemas: Mapping[str, pa.Schema]) -> list[str]:
-    """The expressions for which it must be Spark that reads the query's tuples; without any, one task reads the files.
-
-    ``schemas``: stream → the tuples' columns.
-    """
-    return [
-        sql
-        for window in query.windows
-        for _, sql, kind in _asked(query, window.alias)
-        if as_arrow(sql, schemas[window.stream], kind) is None
-    ]
-
-
 def _scans(
     query: Query, schedule: Schedule, events: Mapping[str, DataFrame | scan.EventFiles]
 ) -> list[scan.Side] | None:
     """What one task that reads the files itself has to read, an entry an alias; None if it must be Spark that reads."""
-    sides = []
+    sides, counted = [], _counted(query)
     for index, window in enumerate(query.windows):
         files = events[window.stream]
         if not isinstance(files, scan.EventFiles):
             return None
-        asked = _arrow_side(query, window.alias, files.schema)
-        if asked is None:
-            return None
-        conditions, columns = asked
-        kept = reduce(and_, conditions) if conditions else None
+        asked = _asked(query, window.alias)
+        conditions = tuple(sql for slot, sql, _ in asked if slot is None)
+        columns = {
+            slot: (f"CASE WHEN ({sql}) IS NOT NULL THEN TRUE END" if slot in counted else sql, kind or pa.bool_())
+            for slot, sql, kind in asked
+            if slot is not None
+        }
         bounds_us = _bounds_us(schedule, window.alias)
-        sides.append(scan.Side(files, bounds_us, kept, columns, {"side": pa.scalar(index, pa.int8())}))
+        sides.append(scan.Side(files, bounds_us, conditions, columns, {"side": pa.scalar(index, pa.int8())}))
     return sides
-
-
-def _arrow_side(
-    query: Query, alias: str, schema: pa.Schema
-) -> tuple[list[pc.Expression], dict[str, pc.Expression]] | None:
-    """What an alias' tuples must satisfy, and their slots' values; None if pyarrow computes otherwise than Spark."""
-    counted = _counted(query)
-    conditions: list[pc.Expression] = []
-    slots: dict[str, pc.Expression] = {}
-    for slot, sql, kind in _asked(query, alias):
-        value = as_arrow(sql, schema, kind)
-        if value is None:
-            return None
-        if slot is None:
-            conditions.append(value)
-        else:
-            slots[slot] = _true_or_null(value) if slot in counted else value
-    return conditions, slots
 
 
 def _asked(query: Query, alias: str) -> list[tuple[str | None, str, pa.DataType | None]]:
@@ -295,10 +262,6 @@ def _asked(query: Query, alias: str) -> list[tuple[str | None, str, pa.DataType 
 def _own_columns(query: Query, alias: str) -> list[list[str]]:
     """Of each join class, the columns of the alias; the first one is the slot's, the others equal it."""
     return [[c for a, c in join.columns if a == alias] for join in query.join_classes]
-
-
-def _true_or_null(value: pc.Expression) -> pc.Expression:
-    return pc.if_else(pc.is_valid(value), pc.scalar(True), pc.scalar(pa.scalar(None, pa.bool_())))
 
 
 def tuple_bytes(query: Query, alias: str) -> SparkColumn:
