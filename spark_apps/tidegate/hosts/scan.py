@@ -1,14 +1,14 @@
-"""Tasks that read their own Parquet: a query's tuples from the tables' files straight into its operator.
+"""A query's tuples, from the tables' files straight into its operator, whoever runs it.
 
-Spark only places the task. Its own way, from a scan through a shuffle and a sort to Arrow in a Python worker, costs
-several times what the operators do; and it is needed only where one core does not keep up with a pipeline's streams.
+Spark's own way, from a scan through a shuffle and a sort to Arrow in a Python worker, costs several times what the
+operators do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import and_
 from typing import TYPE_CHECKING
 
@@ -27,8 +27,6 @@ from tidegate.operators.expressions import columns_of, evaluate, pushed_down, tr
 from tidegate.operators.schedule import NEVER_US
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from tidegate.hosts.warehouse import Warehouse
 
 BATCH_ROWS = 1 << 17
@@ -72,14 +70,15 @@ class EventFiles:
         source = ds.dataset(list(self.paths), schema=self.schema, format="parquet")
         return source.to_table(columns=list(columns), filter=_within(bounds_us))
 
-    def frame(self, spark: SparkSession) -> DataFrame:
-        """The tuples as Spark reads them."""
-        from pyspark.sql.pandas.types import from_arrow_schema
+    def rows(self) -> int:
+        """How many rows the files have, from their footers."""
+        return sum(map(_rows_of, self.paths))
 
-        wanted = from_arrow_schema(self.schema)
-        if not self.paths:
-            return spark.createDataFrame([], wanted)
-        return spark.read.schema(wanted).parquet(*self.paths)
+
+@lru_cache(100_000)
+def _rows_of(path: str) -> int:
+    """A file's rows: files are written once, under a name of their own."""
+    return int(pq.read_metadata(path).num_rows)
 
 
 @dataclass(frozen=True)
@@ -112,12 +111,6 @@ class Side:
                 yield from map(self._bounded, self.sieve.tuples(path, self._read([path], bounded=False)))
             else:
                 yield from self._read([path], bounded=True)
-
-    def rows_to_read(self) -> int:
-        """How many rows the files have, or what is kept of them."""
-        if self.sieve is None:
-            return sum(pq.read_metadata(path).num_rows for path in self.files.paths)
-        return sum(map(self.sieve.rows, self.files.paths))
 
     def _bounded(self, table: pa.Table) -> pa.Table:
         first_us, end_us, last_us = self.bounds_us
