@@ -17,9 +17,10 @@ from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, Query
 from tidegate.engine import Slice, run
-from tidegate.hosts.answers import Answers, Staged, Windows, cuts, in_order, question, sort_columns, write
+from tidegate.hosts.answers import Windows, sort_columns
 from tidegate.hosts.context import RunContext
 from tidegate.hosts.intervals import Interval, intervals_between, labels_holding
+from tidegate.hosts.query_slices import Answers, Staged, cuts, in_order, question, write
 from tidegate.operators.schedule import Schedule
 
 START_US, HOUR_US, MINUTE_US = 1_767_225_600_000_000, 3_600_000_000, 60_000_000
@@ -201,7 +202,7 @@ def test_slices_answer_for_longer_than_they_reach_back(context, monkeypatch):
     whole = question(context, query, windows_of_query(query).schedule)
     count = len(whole.schedule)
     assert cuts(whole, count, 7) == [(0, count)]  # little to read
-    monkeypatch.setattr("tidegate.hosts.answers.ROWS_OF_A_SLICE", 10)
+    monkeypatch.setattr("tidegate.hosts.query_slices.ROWS_OF_A_SLICE", 10)
     bounds = cuts(whole, count, 1000)
     assert bounds[0][0] == 0 and bounds[-1][1] == count
     assert [last for _, last in bounds[:-1]] == [first for first, _ in bounds[1:]]

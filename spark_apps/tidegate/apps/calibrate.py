@@ -23,12 +23,13 @@ from tidegate.apps.launcher import launch
 from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.tables import TIMESTAMP
 from tidegate.engine import Slice
-from tidegate.hosts.answers import PartFile, Staged, cuts, question, run_here_or_on_spark, windows_of
+from tidegate.hosts.answers import windows_of
 from tidegate.hosts.context import RunContext, StageRun
 from tidegate.hosts.intervals import Interval, labels_holding
 from tidegate.hosts.planner import first_arrivals_us
 from tidegate.hosts.plans import Emissions, PlanHistory, asked
 from tidegate.hosts.queries import Answering, Question
+from tidegate.hosts.query_slices import PartFile, Staged, cuts, question, run_here_or_on_spark
 from tidegate.hosts.slacks import SlackHistory
 from tidegate.operators.accuracy import (
     hit_rate,

@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.tables import TIMESTAMP
 from tidegate.engine import Slice
-from tidegate.hosts.answers import cuts, question, run_here_or_on_spark
 from tidegate.hosts.context import RunContext, StageRun
 from tidegate.hosts.intervals import Interval, interval_holding, labels_holding
 from tidegate.hosts.queries import Answering, Question
+from tidegate.hosts.query_slices import cuts, question, run_here_or_on_spark
 from tidegate.operators.accuracy import (
     ShareChoice,
     choose_share,

@@ -35,7 +35,7 @@ from tidegate.apps.run import STAGES, run
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Query, Stream, from_us
 from tidegate.hosts import planner
-from tidegate.hosts.answers import described, in_order, question, sort_columns, windows_of
+from tidegate.hosts.answers import sort_columns, windows_of
 from tidegate.hosts.context import RunContext, previous_label
 from tidegate.hosts.intervals import Interval, interval_holding, interval_labelled
 from tidegate.hosts.live_clock import Clock, Landed, Patience, arrival_clock
@@ -51,6 +51,7 @@ from tidegate.hosts.live_warehouse import (
 )
 from tidegate.hosts.plans import PlanHistory
 from tidegate.hosts.queries import Answering
+from tidegate.hosts.query_slices import described, in_order, question
 from tidegate.hosts.slacks import SlackHistory, require_calibrated
 from tidegate.hosts.sources import SourceFile
 from tidegate.hosts.warehouse import Commit
