@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.apps.calibrate_slacks import NEEDED_ORDER, plan_slacks
-from tidegate.apps.calibrate_widths import judged_columns, learn_widths
+from tidegate.apps.calibrate_widths import candidate_errors, judged_columns, learn_widths, whole_windows
 from tidegate.apps.launcher import launch
 from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.tables import TIMESTAMP
@@ -94,12 +94,13 @@ def slack_grid_s(pipeline: Pipeline) -> np.ndarray:
 class Learning:
     """Windows of a query that became final, and where their truth goes.
 
-    ``asked``: each window at every slack of the grid, the last of which is the horizon. ``files``: interval → the file
-    for the truth of the windows that became final in it.
+    ``true``: the whole windows at the horizon. ``asked``: with ERROR, each window at every slack of the grid, the last
+    of which is the horizon. ``files``: interval → the file for the truth of the windows that became final in it.
     """
 
     pipeline: Pipeline
-    asked: Question
+    true: Question
+    asked: Question | None
     ends_us: Int64s
     grid_s: np.ndarray
     files: Mapping[str, str]
@@ -132,16 +133,17 @@ def _learn_queries(
             continue
         table = staged[query.id]
         grid_s = slack_grid_s(pipeline) if query.error is not None else np.array([float(pipeline.horizon_s)])
-        whole = question(context, query, _on_grid(query, ends_us, grid_s))
+        whole = question(context, query, _on_grid(query, ends_us, grid_s[-1:]))
         for number, (first, last) in enumerate(cuts(whole, len(ends_us), pipeline.partitions, len(grid_s))):
             own = ends_us[first:last]
-            asked = question(context, query, _on_grid(query, own, grid_s))
+            true = question(context, query, _on_grid(query, own, grid_s[-1:]))
+            asked = question(context, query, _on_grid(query, own, grid_s)) if query.error is not None else None
             where = table.files(number, labels_holding(pipeline, own + horizon_us))
-            parts.append(Learning(pipeline, asked, own, grid_s, where, warehouse.schema(table.table), schema))
-    rows = sum(files.rows() * len(part.grid_s) for part in parts for files in part.asked.files.values())
+            parts.append(Learning(pipeline, true, asked, own, grid_s, where, warehouse.schema(table.table), schema))
+    rows = sum(files.rows() * len(part.grid_s) for part in parts for files in part.true.files.values())
     done = run_here_or_on_spark(context, learnt, parts, rows)
     for query in pipeline.queries:
-        counts = [found.rows for found, part in zip(done, parts, strict=True) if part.asked.query.id == query.id]
+        counts = [found.rows for found, part in zip(done, parts, strict=True) if part.true.query.id == query.id]
         for interval, written in staged[query.id].settle(counts).items():
             stage.record(interval, query.id, rows_out=written, peak_state_bytes=0)
         context.progress(f"calibrate: {query.id}: truth known")
@@ -156,20 +158,16 @@ def _on_grid(query: Query, ends_us: Int64s, grid_s: np.ndarray) -> Schedule:
 
 
 def learnt(part: Slice) -> Learnt:
-    """Answer the windows at every slack, write the truth, and say which slacks would have done.
+    """Answer the windows, write the truth, and say which slacks would have done.
 
-    **Memory**: all answers of the slice: groups × windows × slacks.
+    **Memory**: the truth of the slice's windows.
     """
     own: Learning = part.of
-    pipeline, query, schedule = own.pipeline, own.asked.query, own.asked.schedule
-    rows = Answering(own.asked).table()
-    index = np.asarray(rows.column("window_index").to_numpy(), dtype=np.int64)
-    waited_us = (schedule.emit_us - schedule.window_end_us)[index]
-    horizon_us = pipeline.horizon_s * 1_000_000
-    rows = rows.append_column("window_end", _instants(schedule.window_end_us[index]))
-    final = labels_holding(pipeline, schedule.window_end_us[index] + horizon_us)
-    rows = rows.append_column("interval", pa.array(final, pa.string()))
-    truth = rows.filter(pa.array(waited_us == horizon_us))
+    pipeline, query = own.pipeline, own.true.query
+    known = whole_windows(own.true)
+    ends_us, horizon_us = known.column("window_end").to_numpy(), pipeline.horizon_s * 1_000_000
+    truth = known.drop_columns("window_end").append_column("window_end", _instants(ends_us))
+    truth = truth.append_column("interval", pa.array(labels_holding(pipeline, ends_us + horizon_us), pa.string()))
     counts = {}
     for label, file in own.files.items():
         mine = truth.filter(pc.equal(truth.column("interval"), label)).sort_by(_truth_order(query))
@@ -189,37 +187,21 @@ def learnt(part: Slice) -> Learnt:
                 "interval": truth.column("interval"),
             }
         )
-    elif query.error is not None:
-        needed = _needed_by_windows(pipeline, query, rows, truth, own.ends_us, own.grid_s, waited_us)
+    elif own.asked is not None:
+        assert query.error is not None
+        waited_us = own.asked.schedule.emit_us - own.asked.schedule.window_end_us
+        column = np.searchsorted((own.grid_s * 1e6).astype(np.int64), waited_us)
+        errors = candidate_errors(own.asked, column, known, own.ends_us, len(own.grid_s))
+        needed = pa.table(
+            {
+                "query": pa.repeat(query.id, len(own.ends_us)),
+                "window_end": _instants(own.ends_us),
+                "event_id": pa.nulls(len(own.ends_us), pa.string()),
+                "slack_s": needed_slack_on_grid(errors, own.grid_s, query.error),
+                "interval": labels_holding(pipeline, own.ends_us + horizon_us),
+            }
+        )
     return Learnt(counts, needed.cast(own.needed))
-
-
-def _needed_by_windows(
-    pipeline: Pipeline,
-    query: Query,
-    rows: pa.Table,
-    truth: pa.Table,
-    ends_us: Int64s,
-    grid_s: np.ndarray,
-    waited_us: Int64s,
-) -> pa.Table:
-    windows = _instants(ends_us)
-    groups, values = judged_columns(query)
-    errors = np.empty((len(ends_us), len(grid_s)))
-    for column, slack_s in enumerate(grid_s):
-        candidate = rows.filter(pa.array(waited_us == round(slack_s * 1e6)))
-        errors[:, column] = relative_error(candidate, truth, windows, groups, values)
-    assert query.error is not None
-    horizon_us = pipeline.horizon_s * 1_000_000
-    return pa.table(
-        {
-            "query": pa.repeat(query.id, len(ends_us)),
-            "window_end": windows,
-            "event_id": pa.nulls(len(ends_us), pa.string()),
-            "slack_s": needed_slack_on_grid(errors, grid_s, query.error),
-            "interval": labels_holding(pipeline, ends_us + horizon_us),
-        }
-    )
 
 
 def _truth_order(query: Query) -> list[tuple[str, str]]:

@@ -113,11 +113,12 @@ def _held_ticks(pipeline: Pipeline, range_s: float, share: Float64s | float) -> 
 class Measuring:
     """Windows of a query with ERROR, asked for over every share of their ranges.
 
-    ``shares``: those that are tried. ``column``: int64[n], of each window asked for, which share it is over; the last
-    one, behind all shares, is the truth.
+    ``truth``: the whole windows. ``shares``: those that are tried. ``column``: int64[n], of each window of ``asked``,
+    which share it is over.
     """
 
     pipeline: Pipeline
+    truth: Question
     asked: Question
     ends_us: Int64s
     shares: Float64s
@@ -138,48 +139,82 @@ def _to_measure(context: RunContext, query: Query, ends_us: Int64s, slack_us: In
 def _over_shares(context: RunContext, query: Query, ends_us: Int64s, slack_us: Int64s) -> Measuring:
     pipeline, shares = context.pipeline, _shares(context.pipeline, query)
     horizon_us = pipeline.horizon_s * 1_000_000
-    # A row a window and share, and one for its truth: the whole range at the horizon.
-    tried, row = np.append(shares, 1.0), np.arange(len(shares) + 1)
-    wait_us = np.where(row < len(shares), slack_us[:, None], horizon_us)
     # A schedule answers a window once at an instant, so each share is answered a microsecond after the larger one: a
     # tuple that arrives within those few microseconds may count for it already.
-    emit_us = (ends_us[:, None] + wait_us + row[::-1]).ravel()
-    window, column = np.divmod(np.arange(emit_us.size), len(row))
+    behind_us = np.arange(len(shares), 0, -1)
+    emit_us = (ends_us[:, None] + slack_us[:, None] + behind_us).ravel()
+    window, column = np.divmod(np.arange(emit_us.size), len(shares))
     order = np.lexsort((ends_us[window], emit_us))
     window, column = window[order], column[order]
-    coverage, lower_us = np.ones(len(row)), {}
+    coverage, lower_us = np.ones(len(shares)), {}
     for source in query.windows:
-        held_us = _held_ticks(pipeline, source.range_s, tried) * pipeline.tick_s * 1_000_000
+        held_us = _held_ticks(pipeline, source.range_s, shares) * pipeline.tick_s * 1_000_000
         coverage *= held_us / (source.range_s * 1e6)
         lower_us[source.alias] = ends_us[window] - held_us[column]
-    schedule = Schedule(ends_us[window], emit_us[order], lower_us)
-    return Measuring(pipeline, question(context, query, schedule, coverage[column]), ends_us, shares, column)
+    narrowed = question(context, query, Schedule(ends_us[window], emit_us[order], lower_us), coverage[column])
+    ranges_us = {source.alias: round(source.range_s * 1e6) for source in query.windows}
+    whole = question(context, query, Schedule.from_ticks(ends_us, horizon_us, ranges_us))
+    return Measuring(pipeline, whole, narrowed, ends_us, shares, column)
 
 
 def _measured(part: Slice) -> pa.Table:
     """The error of each window over each share of its ranges, with the interval in which it became final."""
     own: Measuring = part.of
-    query, schedule, shares, ends_us = own.asked.query, own.asked.schedule, own.shares, own.ends_us
-    answered = Answering(own.asked).table()
-    index = np.asarray(answered.column("window_index").to_numpy(), dtype=np.int64)
-    answered = answered.append_column("window_end", pa.array(schedule.window_end_us[index]))
-    groups, values = judged_columns(query)
-    truth = answered.filter(pa.array(own.column[index] == len(shares)))
-    errors = np.empty((len(ends_us), len(shares)))
-    for position in range(len(shares)):
-        candidate = answered.filter(pa.array(own.column[index] == position))
-        errors[:, position] = relative_error(candidate, truth, pa.array(ends_us), groups, values)
+    shares, ends_us = own.shares, own.ends_us
+    errors = candidate_errors(own.asked, own.column, whole_windows(own.truth), ends_us, len(shares))
     horizon_us = own.pipeline.horizon_s * 1_000_000
     labels = np.array(labels_holding(own.pipeline, ends_us + horizon_us), dtype=object)
     return pa.table(
         {
-            "query": pa.repeat(query.id, errors.size),
+            "query": pa.repeat(own.asked.query.id, errors.size),
             "window_end": pa.array(np.repeat(ends_us, len(shares))).cast(pa.timestamp("us")).cast(TIMESTAMP),
             "share": np.tile(shares, len(ends_us)),
             "error": errors.ravel(),
             "interval": np.repeat(labels, len(shares)),
         }
     )
+
+
+def whole_windows(asked: Question) -> pa.Table:
+    """A question's answers, with ``window_end`` (µs): by it ascending."""
+    rows = Answering(asked).table()
+    index = rows.column("window_index").to_numpy()
+    return rows.append_column("window_end", pa.array(asked.schedule.window_end_us[index]))
+
+
+def candidate_errors(asked: Question, column: Int64s, truth: pa.Table, ends_us: Int64s, columns: int) -> Float64s:
+    """The errors of candidate answers of the same windows, whose truth is known.
+
+    Args:
+        asked: the candidates, several a window.
+        column: int64[n], of each window of the schedule: which candidate it is; of a window, each is there once.
+        truth: from :func:`whole_windows`.
+        ends_us: the windows, ascending.
+        columns: how many candidates there are.
+
+    Returns:
+        float64[len(ends_us), columns].
+
+    **Memory**: the truth, and a part of the answers, never all candidates of all windows and groups.
+    """
+    groups, values = judged_columns(asked.query)
+    true_us = truth.column("window_end").to_numpy()
+    errors, answering = np.empty((len(ends_us), columns)), Answering(asked)
+    for answers in answering:
+        given = np.arange(*answering.windows)
+        if len(given) == 0:
+            continue
+        end_us = asked.schedule.window_end_us
+        index = answers.column("window_index").to_numpy()
+        answers = answers.append_column("window_end", pa.array(end_us[index]))
+        first, last = np.searchsorted(true_us, [end_us[given].min(), end_us[given].max() + 1])
+        near = truth.slice(first, last - first)
+        for which in np.unique(column[given]).tolist():
+            own_us = end_us[given[column[given] == which]]
+            rows = answers.filter(pa.array(column[index] == which))
+            found = relative_error(rows, near, pa.array(own_us), groups, values)
+            errors[np.searchsorted(ends_us, own_us), which] = found
+    return errors
 
 
 def _choices(

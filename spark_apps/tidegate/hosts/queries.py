@@ -53,13 +53,15 @@ class Answering:
     Columns: ``window_index``, the query's outputs; for top-k also ``rank``, ``event_id`` and ``arrival_us``. Windows of
     an aggregate without GROUP BY have a row each, also if they hold nothing.
 
-    ``peak_state_bytes``: what the operator held at most, once all parts have been taken.
+    ``windows``: [first, last) of those that the part taken last answers; some may have no rows. ``peak_state_bytes``:
+    what the operator held at most, once all parts have been taken.
 
     **Memory**: O(what the windows hold), and a part.
     """
 
     def __init__(self, question: Question):
         self.question = question
+        self.windows = 0, 0
         self.peak_state_bytes = 0
 
     def __iter__(self) -> Iterator[pa.Table]:
@@ -84,6 +86,7 @@ class Answering:
 
     def _told(self, partial: pa.Table, first: int, last: int) -> pa.Table:
         """The query's columns of the answers of the windows ``first`` … ``last`` − 1."""
+        self.windows = first, last
         query = self.question.query
         if query.kind == "top_k":
             slots, names = zip(("window_index", "window_index"), *_top_k_columns(query), strict=True)
