@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
-from tests.oracle.command import ROOT
+from tests.command import ROOT
 
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Pipeline, to_us

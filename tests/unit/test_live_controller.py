@@ -147,7 +147,7 @@ def test_table_4(budget, range_s, slack_s, start, end):
 
 def _turns(*guests: SizedQuery, budget: float = 9_500.0, **changes) -> ControllerSpec:
     """Two streams of 1 byte/s that take turns: 6 000 s each every 12 000 s, of which 600 s are always held."""
-    streams = (SizedStream("a", 0.1, 10.0), SizedStream("b", 0.1, 10.0))
+    streams = (SizedStream("a", 0.1, 10.0, 86_400.0), SizedStream("b", 0.1, 10.0, 86_400.0))
     always = [SizedQuery(f"{s} always", {s: 600.0}, {}, 300.0) for s in "ab"]
     rarely = [SizedQuery(f"{s} rarely", {s: 6000.0}, {}, 12_000.0, slack_s=450.0) for s in "ab"]
     return ControllerSpec(streams, (*always, *rarely, *guests), budget, TICK, headroom_sd=0.0, **changes)
@@ -311,7 +311,7 @@ def test_the_state_survives_arrow_and_a_change_of_streams():
     for state, spec in ((_run(_spec(), [30, 40, 50]).state, _spec()), (_run_turns(_turns(), 30).state, _turns())):
         assert ControllerState.from_arrow(state.to_arrow(), spec) == state
     state, spec = _run(_spec(), [30, 40, 50]).state, _spec()
-    other = ControllerSpec((SizedStream("new", 1.0, 1.0),), (), 10.0, spec.tick_us)
+    other = ControllerSpec((SizedStream("new", 1.0, 1.0, 3600.0),), (), 10.0, spec.tick_us)
     carried = ControllerState.from_arrow(state.to_arrow(), other)
     assert [s.stream for s in carried.streams] == ["new"] and carried.tick_us == state.tick_us
     nothing = pa.Table.from_pylist([], schema=STATE_SCHEMA)

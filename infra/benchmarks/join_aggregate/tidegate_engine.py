@@ -71,7 +71,7 @@ def _write(part: Slice) -> int:
     rows = answering.table()
     ends = pa.array(asked.question.schedule.window_end_us).cast(pa.timestamp("us")).cast(pa.timestamp("us", tz="UTC"))
     columns = {
-        "window_end": ends.take(rows.column("window_index").combine_chunks()),
+        "window_end": ends.take(rows.column("_window_index").combine_chunks()),
         "count": rows.column("pairs").cast(pa.int64()),
         "sum": rows.column("total"),
     }

@@ -75,7 +75,8 @@ def final_ends_us(
     horizon_us = pipeline.horizon_s * 1_000_000
     start_us, end_us = intervals[0].start_us - horizon_us, intervals[-1].end_us - horizon_us
     ends_us = ticks_between(start_us, end_us, round(query.every_s * 1e6))
-    return ends_us[asked(pipeline, query, ends_us, began_us)]
+    asked_us: Int64s = ends_us[asked(pipeline, query, ends_us, began_us)]
+    return asked_us
 
 
 def slack_grid_s(pipeline: Pipeline) -> np.ndarray:
@@ -177,7 +178,7 @@ def learnt(part: Slice) -> Learnt:
             counts[label] = written.close()
     needed = own.needed.empty_table()
     if query.kind == "top_k":
-        slack_s = needed_slack(truth.column("arrival_us").to_numpy(), instants_us(truth.column("window_end")))
+        slack_s = needed_slack(truth.column("_arrival_us").to_numpy(), instants_us(truth.column("window_end")))
         needed = pa.table(
             {
                 "query": pa.repeat(query.id, truth.num_rows),
@@ -308,7 +309,7 @@ def _with_slots(
     ranges_us = {w.alias: round(w.range_s * 1e6) for w in query.windows}
     schedule = Schedule.from_ticks(slots_us, horizon_us, ranges_us)
     rows = Answering(question(context, query, schedule)).table()
-    index = np.asarray(rows.column("window_index").to_numpy(), dtype=np.int64)
+    index = np.asarray(rows.column("_window_index").to_numpy(), dtype=np.int64)
     ends_us = schedule.window_end_us[index]
     labels = labels_holding(pipeline, ends_us + horizon_us)
     rows = rows.append_column("window_end", _instants(ends_us)).append_column("interval", pa.array(labels, pa.string()))

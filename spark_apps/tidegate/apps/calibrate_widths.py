@@ -178,7 +178,7 @@ def _measured(part: Slice) -> pa.Table:
 def whole_windows(asked: Question) -> pa.Table:
     """A question's answers, with ``window_end`` (µs): by it ascending."""
     rows = Answering(asked).table()
-    index = rows.column("window_index").to_numpy()
+    index = rows.column("_window_index").to_numpy()
     return rows.append_column("window_end", pa.array(asked.schedule.window_end_us[index]))
 
 
@@ -205,7 +205,7 @@ def candidate_errors(asked: Question, column: Int64s, truth: pa.Table, ends_us: 
         if len(given) == 0:
             continue
         end_us = asked.schedule.window_end_us
-        index = answers.column("window_index").to_numpy()
+        index = answers.column("_window_index").to_numpy()
         answers = answers.append_column("window_end", pa.array(end_us[index]))
         first, last = np.searchsorted(true_us, [end_us[given].min(), end_us[given].max() + 1])
         near = truth.slice(first, last - first)

@@ -241,7 +241,7 @@ class Filling:
         def compute(values: Float64s) -> Float64s:
             columns = {slot: pa.array(values[:, i]) for i, slot in enumerate(slots)}
             columns |= {slot: pa.array([key] * len(values)) for slot, key in groups.items()}
-            found = pc.fill_null(evaluate(node, pa.table(columns)).cast(pa.float64()), np.nan)
+            found = pc.fill_null(evaluate(node, pa.table(columns), pa.float64()), np.nan)
             return np.asarray(found.to_numpy(), dtype=np.float64)
 
         return compute

@@ -202,6 +202,7 @@ def _events(
     files = EventFiles.between(past.warehouse, stream, labels, start_us, seen_by_us)
     rows = files.table((start_us, end_us, pass_us - 1), ["event_time", *stream.numeric_columns])
     values = {
-        name: pc.fill_null(rows.column(name).cast(pa.float64()), np.nan).to_numpy() for name in stream.numeric_columns
+        name: pc.fill_null(rows.column(name).cast(pa.float64(), safe=False), np.nan).to_numpy()
+        for name in stream.numeric_columns
     }
     return instants_us(rows.column("event_time")), values

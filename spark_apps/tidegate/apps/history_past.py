@@ -234,7 +234,10 @@ def ask_undisturbed(opened: Callable[[], Past], ask: Callable[[Past], Answer]) -
 
 def renew(warehouse: Warehouse, stream: Stream) -> None:
     """Bring up to date what makes a large past quick to open, lest the next reader has to."""
-    for made in (_leaves, _groups, _samples):
+    assert stream.history is not None
+    # Without group_by there are no groups, and the table need not have the stream's columns.
+    kept = (_leaves, _groups, _samples) if stream.history.group_by else (_leaves, _samples)
+    for made in kept:
         index = made(warehouse, stream)
         index.renew(warehouse.labels(index.table))
 

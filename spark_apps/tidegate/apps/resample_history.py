@@ -300,7 +300,7 @@ def _changed(before: pa.Table, after: pa.Table) -> dict[str, pa.Table]:
 def _by_interval(rows: pa.Table) -> dict[str, pa.Table]:
     runs = pc.run_end_encode(rows.column("interval").combine_chunks())
     ends = runs.run_ends.to_pylist()
-    spans = zip(runs.values.to_pylist(), [0, *ends[:-1]], ends, strict=True)
+    spans = zip(runs.values.to_pylist(), [0, *ends][:-1], ends, strict=True)  # no rows: no runs
     return {label: rows.slice(start, end - start) for label, start, end in spans}
 
 

@@ -63,8 +63,9 @@ def run(context: RunContext, intervals: Sequence[Interval]) -> None:
             context.warehouse.require(f"events_{stream.name}", [i.label for i in intervals], "ingest")
         plans = PlanHistory.load(context.warehouse, intervals[0].start_us)
         written = [_sample_stream(context, stage, stream, plans, intervals) for stream in streams]
-        leaves = pa.concat_tables([part.leaves for part in written])
-        groups = pa.concat_tables([part.groups for part in written]) if has_groups(context.pipeline) else None
+        # In the order in which a pass writes them, so that a partition's bytes do not tell who wrote it last.
+        leaves = _sorted([part.leaves for part in written], LEAF_KEYS)
+        groups = _sorted([part.groups for part in written], GROUP_KEYS) if has_groups(context.pipeline) else None
         for index, interval in enumerate(intervals):
             own = leaves.filter(pc.equal(leaves.column("interval"), interval.label))
             stage.commit.put_arrow("history_leaves", interval, own)
@@ -78,6 +79,10 @@ def run(context: RunContext, intervals: Sequence[Interval]) -> None:
                 rows_in=pc.sum(own.column("tuples")).as_py() or 0,
                 rows_out=pc.sum(own.column("sampled")).as_py() or 0,
             )
+
+
+def _sorted(parts: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:
+    return pa.concat_tables(parts).sort_by([(key, "ascending") for key in keys])
 
 
 @dataclass(frozen=True, eq=False)

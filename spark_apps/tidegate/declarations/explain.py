@@ -24,7 +24,7 @@ def describe(pipeline: Pipeline) -> str:
     ]
     title = f"Pipeline {pipeline.name}" + (f": {pipeline.description}" if pipeline.description else "")
     parts = ["\n".join([title, *_aligned(facts)])]
-    parts += ["\n".join(_stream_lines(stream)) for stream in pipeline.streams]
+    parts += ["\n".join(_stream_lines(pipeline, stream)) for stream in pipeline.streams]
     parts += ["\n".join(_query_lines(query)) for query in pipeline.queries]
     return "\n\n".join(parts) + "\n"
 
@@ -36,7 +36,7 @@ def _aligned(facts: Iterable[tuple[str, str]]) -> list[str]:
     return [f"  {label:<{width}}  {text}".replace("\n", indent) for label, text in rows]
 
 
-def _stream_lines(stream: Stream) -> list[str]:
+def _stream_lines(pipeline: Pipeline, stream: Stream) -> list[str]:
     columns = [
         (column.name, column.type + ("" if column.nullable else ", never null"), column.description)
         for column in stream.columns
@@ -48,13 +48,18 @@ def _stream_lines(stream: Stream) -> list[str]:
         ("arrival time", stream.arrival_time or "when its file landed"),
         ("expected rate", f"{stream.rate * 3600:.6g} tuples per hour"),
         ("accepted", _accepted(stream)),
-        ("widest window", show_duration(stream.max_width_s) if stream.max_width_s else ""),
+        ("widest window", _widest(pipeline, stream)),
         ("missing file", {"error": "an error", "warn": "a warning", "ignore": "ignored"}[stream.missing_file]),
         ("history", _history(stream)),
         ("columns", "\n".join(_table(columns))),
     ]
     title = f"Stream {stream.name}" + (f": {stream.description}" if stream.description else "")
     return [title, *_aligned(facts)]
+
+
+def _widest(pipeline: Pipeline, stream: Stream) -> str:
+    default = "" if stream.max_width_s is not None else " (no max_width: the widest range and the horizon)"
+    return show_duration(pipeline.max_width_s(stream.name)) + default
 
 
 def _accepted(stream: Stream) -> str:

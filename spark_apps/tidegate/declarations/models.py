@@ -77,7 +77,8 @@ class Stream(Model):
     ``arrival_time``: the column that holds it, or None: stamped with the time at which the file landed.
     ``rate``: expected tuples per second, for the plan before anything has been measured.
     ``max_early_s``: an arrival further before its event time is quarantined. ``max_late_s``: an event time further
-    before its arrival is quarantined. ``max_width_s``: surplus memory never widens the window past it.
+    before its arrival is quarantined. ``max_width_s``: surplus memory never widens the window past it; without it,
+    see ``Pipeline.max_width_s``.
     ``missing_file``: whether an interval without a file is an error of data quality, a warning, or nothing at all.
     """
 
@@ -265,6 +266,17 @@ class Pipeline(Model):
             if stream.name == name:
                 return stream
         raise KeyError(name)
+
+    def max_width_s(self, stream: str) -> float:
+        """The width in seconds past which surplus memory never widens the stream's window; finite for every stream.
+
+        ``max_width``, or without it the widest range that any query names for the stream, plus the horizon: an answer
+        waits at most the horizon for late tuples, so no declared query can ever use more.
+        """
+        declared = self.stream(stream).max_width_s
+        if declared is not None:
+            return float(declared)
+        return max((q.ranges_s().get(stream, 0.0) for q in self.queries), default=0.0) + self.horizon_s
 
     def query(self, query_id: str) -> Query:
         """The declared query of that id; KeyError if there is none."""

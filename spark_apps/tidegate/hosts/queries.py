@@ -50,8 +50,9 @@ class Question:
 class Answering:
     """A question's answers, part by part: tables of whole windows, in the order in which they are emitted.
 
-    Columns: ``window_index``, the query's outputs; for top-k also ``rank``, ``event_id`` and ``arrival_us``. Windows of
-    an aggregate without GROUP BY have a row each, also if they hold nothing.
+    Columns: ``_window_index`` and the query's outputs, which may bear any name that begins with a letter; for top-k
+    also ``rank``, ``_event_id`` and ``_arrival_us``. Windows of an aggregate without GROUP BY have a row each, also if
+    they hold nothing.
 
     ``windows``: [first, last) of those that the part taken last answers; some may have no rows. ``peak_state_bytes``:
     what the operator held at most, once all parts have been taken.
@@ -89,7 +90,7 @@ class Answering:
         self.windows = first, last
         query = self.question.query
         if query.kind == "top_k":
-            slots, names = zip(("window_index", "window_index"), *_top_k_columns(query), strict=True)
+            slots, names = zip(("window_index", "_window_index"), *_top_k_columns(query), strict=True)
             return partial.select(slots).rename_columns(names)
         if not query.group_by:
             partial = _with_empty(partial, first, last)
@@ -97,7 +98,7 @@ class Answering:
         if query.having:
             valued = valued.filter(pa.array(truth(query.having, valued)))
         columns = {o.name: evaluate(o.expression, valued, ARROW_TYPES[o.type]) for o in query.outputs}
-        return pa.table({"window_index": valued.column("window_index"), **columns})
+        return pa.table({"_window_index": valued.column("window_index"), **columns})
 
 
 def _with_empty(partial: pa.Table, first: int, last: int) -> pa.Table:
@@ -227,9 +228,9 @@ def _own_columns(query: Query, alias: str) -> list[list[str]]:
 
 def _top_k_columns(query: Query) -> list[tuple[str, str]]:
     """Of the operator's columns, those that answers have, and by which names."""
-    keys = ["rank", "arrival_us", *([] if "event_id" in {o.name for o in query.outputs} else ["event_id"])]
+    keys = ["rank", *([] if "event_id" in {o.name for o in query.outputs} else ["event_id"])]
     outputs = [(f"p{i}", o.name) for i, o in enumerate(query.outputs)]
-    return [*((key, key) for key in keys), ("event_id", "_event_id"), *outputs]
+    return [*((key, key) for key in keys), ("event_id", "_event_id"), ("arrival_us", "_arrival_us"), *outputs]
 
 
 def top_k_spec(query: Query, pane_us: int) -> top_k.Spec:

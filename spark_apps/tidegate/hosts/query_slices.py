@@ -129,7 +129,7 @@ def write(part: Slice) -> Written:
 
 def described(answers: pa.Table, about: pa.Table) -> pa.Table:
     """Answers with what is said of their windows."""
-    rows = about.take(answers.column("window_index").combine_chunks())
+    rows = about.take(answers.column("_window_index").combine_chunks())
     for name in rows.schema.names:
         if name not in answers.schema.names:
             answers = answers.append_column(rows.schema.field(name), rows.column(name))

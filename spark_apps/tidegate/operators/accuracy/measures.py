@@ -135,7 +135,8 @@ def _value_error(answer: pa.ChunkedArray, true: pa.ChunkedArray) -> Float64s:
     answer_known, true_known = answer.is_valid().to_numpy(), true.is_valid().to_numpy()
     kinds = (answer.type, true.type)
     if all(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) for kind in kinds):
-        a, t = (np.asarray(c.cast(pa.float64()).fill_null(0.0).to_numpy()) for c in (answer, true))
+        # Whole numbers beyond 2^53 are rounded to the nearest double.
+        a, t = (np.asarray(c.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy()) for c in (answer, true))
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.abs(a - t) / np.abs(t)
         known = np.where(a == t, 0.0, np.where((t == 0) | np.isnan(ratio), 1.0, ratio))

@@ -64,7 +64,7 @@ def cast(value: Value, kind: pa.DataType) -> Value:
 
 
 def _truth(number: np.ndarray) -> np.ndarray:
-    return number != 0
+    return np.asarray(number != 0)
 
 
 def _to_text(value: Value) -> Value:

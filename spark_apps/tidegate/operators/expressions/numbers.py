@@ -174,7 +174,7 @@ def exponential(value: Value) -> Value:
 
 def _libm(function: Callable[..., Any], *values: np.ndarray) -> np.ndarray:
     """By the C library: numpy's own take short cuts that depend on the processor."""
-    return function(*(pa.array(np.ascontiguousarray(x)) for x in values)).to_numpy()
+    return np.asarray(function(*(pa.array(np.ascontiguousarray(x)) for x in values)).to_numpy())
 
 
 def root(value: Value) -> Value:

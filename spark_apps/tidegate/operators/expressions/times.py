@@ -18,20 +18,20 @@ Int64s = np.ndarray
 
 
 def _days(us: Int64s) -> Int64s:
-    return us // _DAY_US
+    return np.asarray(us // _DAY_US)
 
 
 def _months(days: Int64s) -> Int64s:
     """Months since January 1970."""
-    return days.astype("M8[D]").astype("M8[M]").astype(np.int64)
+    return np.asarray(days.astype("M8[D]").astype("M8[M]").astype(np.int64))
 
 
 def _day_of_month(days: Int64s) -> Int64s:
-    return days - _first_day(_months(days)) + 1
+    return np.asarray(days - _first_day(_months(days)) + 1)
 
 
 def _first_day(months: Int64s) -> Int64s:
-    return months.astype("M8[M]").astype("M8[D]").astype(np.int64)
+    return np.asarray(months.astype("M8[M]").astype("M8[D]").astype(np.int64))
 
 
 _OF_DAY: Mapping[str, Callable[[Int64s], Int64s]] = {
@@ -111,7 +111,7 @@ def difference(unit: str, start: Value, end: Value) -> Value:
 
 def _towards_zero(number: Int64s, unit: int) -> Int64s:
     quotient = number // unit
-    return quotient + ((quotient < 0) & (quotient * unit != number))
+    return np.asarray(quotient + ((quotient < 0) & (quotient * unit != number)))
 
 
 def days_between(end: Value, start: Value) -> Value:

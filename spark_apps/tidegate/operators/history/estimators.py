@@ -347,8 +347,9 @@ class _Blocks:
         total, residual = self._centred(z)
         if known is not None and len(z) >= _LEAST_REGRESSION_ROWS:
             around, apart = self._centred(known[0])
-            square = float((weight * apart**2).sum())
-            if square > float((weight * known[0] ** 2).sum()) * 1e-12:
+            with np.errstate(over="ignore"):  # too large to be adjusted by
+                square, of_known = float((weight * apart**2).sum()), float((weight * known[0] ** 2).sum())
+            if square > of_known * 1e-12:
                 slope = float((weight * apart * residual).sum()) / square
                 total, residual = total + slope * (known[1] - around), residual - slope * apart
         # A block's own mean takes up one degree of freedom.

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from tidegate.declarations.models import History
 from tidegate.operators.history.laws import Float64s, Int64s, targets
+from tidegate.operators.history.leaves import exact_sums, to_double
 from tidegate.operators.schedule import instants_us
 
 
@@ -186,7 +187,18 @@ def _added(kind: str, values: list[float | int]) -> float | int | None:
         return None
     if kind in ("min", "max"):
         return min(values) if kind == "min" else max(values)
-    return sum(values) if kind == "count" else math.fsum(values)
+    return sum(values) if kind == "count" else _sum(values)
+
+
+def _sum(values: list[float | int]) -> float:
+    """The sum, rounded once; infinite where it lies beyond the doubles."""
+    if not all(map(math.isfinite, values)):
+        return float(sum(values))
+    try:
+        return math.fsum(values)
+    except OverflowError:  # on the way to the sum, which may be finite still
+        (exact,) = exact_sums(np.array(values, np.float64), np.zeros(len(values), np.int64), 1)
+        return to_double(exact)
 
 
 def _times(times: list[object], extremes: list[float | None], parts: Parts, least: bool) -> list[object]:
@@ -194,7 +206,7 @@ def _times(times: list[object], extremes: list[float | None], parts: Parts, leas
     found: list[object] = []
     for low, high in parts:
         known = [(v if least else -v, times[i]) for i, v in enumerate(extremes[low:high], low) if v is not None]
-        found.append(min(known)[1] if known else None)  # type: ignore[type-var]
+        found.append(min(known)[1] if known else None)
     return found
 
 

@@ -72,8 +72,9 @@ def added_up(values: Float64s, group: npt.NDArray[np.int64], count: int) -> Floa
     [[3.0, 7.0, 1.0, 3.0, 19.0, 70.0, 40.0]]
     """
     found = np.tile(_NOTHING, (count, values.shape[1], 1))
-    for kind in (COUNT, SUM, SUM_SQUARES):
-        np.add.at(found[:, :, kind], group, values[:, :, kind])
+    with np.errstate(over="ignore"):  # sums beyond the doubles are infinite
+        for kind in (COUNT, SUM, SUM_SQUARES):
+            np.add.at(found[:, :, kind], group, values[:, :, kind])
     for extreme, at, reach in ((MIN, MIN_TIME, np.minimum), (MAX, MAX_TIME, np.maximum)):
         reach.at(found[:, :, extreme], group, values[:, :, extreme])
         times = np.where(values[:, :, extreme] == found[group, :, extreme], values[:, :, at], math.inf)

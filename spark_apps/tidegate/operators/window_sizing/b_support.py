@@ -80,7 +80,8 @@ def _spend_quanta(needs: Needs, widths: Floats, left: float, window: Integers, u
             continue
         quantum_bytes = quantum_s * needs.byte_rate[w]
         wanted = round((top - widths[w]) / quantum_s)
-        quanta = min(wanted, math.floor(left / quantum_bytes)) if left > 0 else 0
+        # Compared before it is divided: at next to no bytes a second the quotient is infinite.
+        quanta = wanted if left >= wanted * quantum_bytes else max(math.floor(left / quantum_bytes), 0)
         widths[w] += quanta * quantum_s
         left -= quanta * quantum_bytes
         if quanta < wanted:

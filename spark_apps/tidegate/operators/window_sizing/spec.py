@@ -16,12 +16,16 @@ _COLUMN_BYTES = {"string": 24, "integer": 8, "double": 8, "boolean": 1, "timesta
 
 @dataclass(frozen=True)
 class SizedStream:
-    """A stream as the controller knows it: declared ``rate`` (tuples/s), ``tuple_bytes``, greatest width."""
+    """A stream as the controller knows it: declared ``rate`` (tuples/s), ``tuple_bytes``, greatest width.
+
+    ``max_width_s`` is required: while a stream is silent its rate falls towards 0, and the memory that is left would
+    pay for a window of any width.
+    """
 
     name: str
     rate: float
     tuple_bytes: float
-    max_width_s: float | None = None
+    max_width_s: float
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,7 @@ class ControllerSpec:
         measured, learnt, slacks = tuple_bytes or {}, slack_widths_s or {}, slacks_s or {}
         return cls(
             streams=tuple(
-                SizedStream(s.name, s.rate, measured.get(s.name, declared_tuple_bytes(s)), s.max_width_s)
+                SizedStream(s.name, s.rate, measured.get(s.name, declared_tuple_bytes(s)), pipeline.max_width_s(s.name))
                 for s in pipeline.streams
             ),
             queries=tuple(
