@@ -110,7 +110,8 @@ def write_answers(context: RunContext, stage: StageRun, asked: Sequence[Query], 
         for number, (first, last) in enumerate(cuts(whole, len(windows.schedule), pipeline.partitions)):
             where = table.files(number, about.column("interval").slice(first, last - first).to_pylist())
             part = every.windows(first, last, where)
-            part = replace(part, asked=question(context, query, part.asked.schedule, part.asked.coverage))
+            if last - first < len(windows.schedule):
+                part = replace(part, asked=question(context, query, part.asked.schedule, part.asked.coverage))
             rows += sum(files.rows() for files in part.asked.files.values())
             parts.append(part)
             owners.append(query.id)
