@@ -41,8 +41,8 @@ from tidegate.hosts.plans import PlanHistory
 from tidegate.hosts.scan import EventFiles
 from tidegate.hosts.slacks import SlackHistory
 from tidegate.hosts.warehouse import Warehouse
+from tidegate.operators.expressions import evaluate, truth
 from tidegate.operators.history.estimators import Bools, Estimate, Float64s, LeafSample
-from tidegate.operators.history.expressions import doubles, evaluate, truth
 from tidegate.operators.history.filling import FilledAggregate, filled_expression
 from tidegate.operators.history.query import HistoryQuery, parse_history_query
 from tidegate.operators.schedule import instants_us
@@ -241,7 +241,7 @@ class Filling:
         def compute(values: Float64s) -> Float64s:
             columns = {slot: pa.array(values[:, i]) for i, slot in enumerate(slots)}
             columns |= {slot: pa.array([key] * len(values)) for slot, key in groups.items()}
-            found = pc.fill_null(doubles(evaluate(node, pa.table(columns))), np.nan)
+            found = pc.fill_null(evaluate(node, pa.table(columns), pa.float64()), np.nan)
             return np.asarray(found.to_numpy(), dtype=np.float64)
 
         return compute

@@ -21,7 +21,6 @@ import signal
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -30,8 +29,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from tidegate.apps.extras import installed_stages
 from tidegate.apps.readable import format_seconds
@@ -39,7 +36,7 @@ from tidegate.apps.run import LIVE_STAGES, STAGES, run
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Query, Stream, from_us
 from tidegate.hosts import planner
-from tidegate.hosts.answers import QUERIES_AT_ONCE, answer_windows, sort_columns, windows_of
+from tidegate.hosts.answers import sort_columns, windows_of
 from tidegate.hosts.context import RunContext, previous_label
 from tidegate.hosts.intervals import Interval, interval_holding, interval_labelled
 from tidegate.hosts.live_clock import Clock, Landed, Patience, arrival_clock
@@ -54,7 +51,8 @@ from tidegate.hosts.live_warehouse import (
     read_position,
 )
 from tidegate.hosts.plans import PlanHistory
-from tidegate.hosts.session import suit_to_size
+from tidegate.hosts.queries import Answering
+from tidegate.hosts.query_slices import described, in_order, question
 from tidegate.hosts.slacks import SlackHistory, require_calibrated
 from tidegate.hosts.sources import SourceFile
 from tidegate.hosts.warehouse import Commit
@@ -350,11 +348,8 @@ class Live:
         position, interval, pipeline = self.position, self.interval, self.context.pipeline
         plans = PlanHistory.for_emissions(self.warehouse, interval.start_us)
         slacks = SlackHistory.load(self.warehouse, [interval])
-        # A step has few rows next to what it costs to compile a plan for them.
-        suit_to_size(self.context.spark, 0)
         with self.warehouse.commit(STAGE) as commit:
-            with ThreadPoolExecutor(max_workers=QUERIES_AT_ONCE) as threads:
-                given = list(threads.map(lambda q: self._answers(q, plans, slacks), pipeline.queries))
+            given = [self._answers(query, plans, slacks) for query in pipeline.queries]
             rows = 0
             for query, (_, fresh) in zip(pipeline.queries, given, strict=True):
                 table = f"answers_{query.id}"
@@ -380,11 +375,9 @@ class Live:
         if len(given.emit_us) == 0:
             return 0, wanted.empty_table()
         windows = windows_of(query, plans, given)
-        about = windows.as_arrow(self.context.pipeline)
-        answered = answer_windows(self.here, query, windows.schedule, windows.coverage, about)
-        columns = [F.col(f"`{f.name}`").cast(f.dataType).alias(f.name) for f in from_arrow_schema(wanted).fields]
-        ordered = answered.frame.select(*columns).coalesce(1).sortWithinPartitions(*sort_columns(query))
-        return len(given.emit_us), ordered.toArrow().cast(wanted)
+        asked = question(self.here, query, windows.schedule, windows.coverage)
+        rows = described(Answering(asked).table(), windows.as_arrow(self.context.pipeline))
+        return len(given.emit_us), in_order(rows.select(wanted.names).cast(wanted), sort_columns(query))
 
     def _end_interval(self, landed: Sequence[Landed]) -> None:
         """The interval's ordinary stages, the proof that they answer alike, and the next interval."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
 
 import pyarrow as pa
 
 from tidegate.apps.readable import format_bytes, format_seconds
 from tidegate.declarations.models import Pipeline, Query, Window
-from tidegate.hosts.answers import declared_rows, fits_one_task, only_spark_computes
 from tidegate.hosts.queries import aggregate_spec
 
 _LABEL = 10
@@ -32,7 +30,7 @@ def query_work(pipeline: Pipeline, columns: int = 100) -> str:
 def _facts(pipeline: Pipeline, query: Query) -> list[tuple[str, str]]:
     facts = [("keys", _keys(query)), ("joins", _joins(query))] if len(query.windows) > 1 else []
     facts += [("panes", _panes(pipeline, query)), ("state", _state(pipeline, query)), ("cost", _cost(query))]
-    return [*facts, ("read by", _reader(pipeline, query))]
+    return facts
 
 
 def _keys(query: Query) -> str:
@@ -110,29 +108,3 @@ def _cost(query: Query) -> str:
     if len(slots) > 1:
         cost += "; each change reaches the totals of the other sides that match it"
     return cost
-
-
-def _reader(pipeline: Pipeline, query: Query) -> str:
-    partitions = f"{pipeline.partitions} partitions"
-    if not fits_one_task(pipeline, query):
-        rows = declared_rows(pipeline, query)
-        return f"Spark, {_spread(query, partitions)}: {rows:.3g} tuples an interval are too many for one task"
-    refused = only_spark_computes(pipeline, query)
-    if refused:
-        return f"Spark, {_spread(query, partitions)}: only Spark computes {_shown(refused)}"
-    return "one task, straight from the tables' files"
-
-
-def _spread(query: Query, partitions: str) -> str:
-    shared = [c for c in query.join_classes if {a for a, _ in c.columns} == {w.alias for w in query.windows}]
-    if query.kind == "top_k":
-        return f"in {partitions}"
-    if len(query.windows) == 1:
-        return f"in {partitions} by group" if query.group_by else "in one partition"
-    return (
-        f"in {partitions} by {shared[0].columns[0][1]}" if shared else "in one partition (no key that all sides share)"
-    )
-
-
-def _shown(expressions: Sequence[str]) -> str:
-    return ", ".join(e if len(e) <= 60 else f"{e[:57]}..." for e in expressions[:3])

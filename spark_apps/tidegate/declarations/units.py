@@ -25,6 +25,7 @@ DURATION_UNITS = {
     "hour": 3_600 * SECOND_US,
     "day": DAY_US,
 }
+INTERVAL_US = {name.upper(): us for name, us in DURATION_UNITS.items() if name != "millisecond"}
 BYTE_UNITS = {"B": 1, "byte": 1, "bytes": 1}
 for _power, _prefix in enumerate("KMGT", start=1):
     BYTE_UNITS |= {f"{_prefix}iB": 1 << (10 * _power), f"{_prefix}B": 1000**_power}

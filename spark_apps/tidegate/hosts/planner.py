@@ -7,12 +7,11 @@ time, which ingest leaves in the state ``arrivals``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column as SparkColumn
-from pyspark.sql import functions as F
 
 from tidegate.declarations.models import Pipeline, Stream
 from tidegate.hosts import queries
@@ -30,6 +29,9 @@ from tidegate.operators.window_sizing import (
     query_plan_table,
     rates_table,
 )
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
 
 STATE = "window_sizing"
 QUERY_PLANS = "query_plans"
@@ -51,6 +53,8 @@ FIRST_SCHEMA = pa.schema([("stream", pa.string()), ("first_arrival_us", pa.int64
 
 def tuple_bytes(pipeline: Pipeline, stream: Stream) -> SparkColumn:
     """Bytes that a tuple takes in its stream's window: what the operators of all queries on the stream hold of it."""
+    from pyspark.sql import functions as F
+
     total = F.lit(0).cast("bigint")
     for query in pipeline.queries:
         for window in query.windows:

@@ -88,10 +88,7 @@ class Warehouse:
         if columns is not None:
             wanted = pa.schema([wanted.field(c) for c in columns])
         parts = [
-            pq.ParquetFile(file)
-            .read(columns=wanted.names)
-            .cast(wanted)
-            .append_column("interval", _constant(label, file))
+            _labelled(pq.ParquetFile(file).read(columns=wanted.names).cast(wanted), label)
             for label in (self.labels(table) if labels is None else labels)
             for file in sorted(self.partition(table, label).glob("*.parquet"))
         ]
@@ -315,5 +312,5 @@ def _try_lock(path: Path):  # type: ignore[no-untyped-def]
     return _held(handle)
 
 
-def _constant(label: str, file: Path) -> pa.Array:
-    return pa.repeat(pa.scalar(label, pa.string()), pq.read_metadata(file).num_rows)
+def _labelled(rows: pa.Table, label: str) -> pa.Table:
+    return rows.append_column("interval", pa.repeat(pa.scalar(label, pa.string()), rows.num_rows))
