@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from tidegate.declarations.tables import ARROW_TYPES
-from tidegate.hosts.expressions import as_arrow
+from tidegate.hosts.expressions import as_arrow, as_spark
 
 SCHEMA = pa.schema(
     [
@@ -26,7 +26,7 @@ SCHEMA = pa.schema(
     ]
 )
 DOUBLES = [0.0, -0.0, 1.5, -1e300, 5e-324, math.inf, -math.inf, math.nan, None]
-INTEGERS = [0, 1, -1, 2**53 + 1, -(2**40), None]
+INTEGERS = [0, 1, -1, 2**53 + 1, -(2**40), 2**63 - 1, -(2**63), None]
 TEXTS = ["", "a", "B", "ä", "\U0001f6eb", "a'b", None]
 TIMES = [datetime(1969, 12, 31, 23, 59, 59, 999999, UTC), datetime(2013, 2, 8, tzinfo=UTC), None]
 DAYS = [date(1969, 12, 31), date(2013, 2, 8), None]
@@ -47,6 +47,10 @@ TRANSLATED = [
     "-`x`",
     "`i` + 1",
     "`i` * 2 - `j`",
+    "`i` + `j`",
+    "`i` - `j`",
+    "`i` * `j`",
+    "COALESCE(`i` * `j`, 0) - `i`",
     "`x` / NULLIF(`y`, 0)",
     "`i` / NULLIF(`j`, 0)",
     "`i` / 7",
@@ -90,7 +94,7 @@ def test_translated_expressions_have_sparks_values(spark):
     translated = {f"v{n}": as_arrow(sql, SCHEMA) for n, sql in enumerate(TRANSLATED)}
     assert [sql for sql, value in zip(TRANSLATED, translated.values(), strict=True) if value is None] == []
     found = ds.dataset(table).to_table(columns=translated)
-    expected = frame.coalesce(1).selectExpr(*(f"{sql} AS v{n}" for n, sql in enumerate(TRANSLATED))).toArrow()
+    expected = frame.coalesce(1).selectExpr(*(f"{as_spark(sql)} AS v{n}" for n, sql in enumerate(TRANSLATED))).toArrow()
     for name, sql in zip(translated, TRANSLATED, strict=True):
         mine, sparks = found.column(name).to_pylist(), expected.column(name).to_pylist()
         differ = [row for row, pair in enumerate(zip(mine, sparks, strict=True)) if repr(pair[0]) != repr(pair[1])]

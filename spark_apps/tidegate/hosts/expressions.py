@@ -17,11 +17,29 @@ Value = tuple[pc.Expression, pa.DataType]
 
 _INTEGER, _DOUBLE, _BOOLEAN, _STRING = pa.int64(), pa.float64(), pa.bool_(), pa.string()
 _ARITHMETIC: Mapping[type[exp.Expression], Callable[..., pc.Expression]] = {
-    exp.Add: pc.add_checked,
-    exp.Sub: pc.subtract_checked,
-    exp.Mul: pc.multiply_checked,
+    exp.Add: pc.add,
+    exp.Sub: pc.subtract,
+    exp.Mul: pc.multiply,
 }
+_TRYING = {exp.Add: "try_add", exp.Sub: "try_subtract", exp.Mul: "try_multiply"}
 _CASTS = {"BIGINT": _INTEGER, "DOUBLE": _DOUBLE, "TEXT": _STRING, "BOOLEAN": _BOOLEAN}
+
+
+def as_spark(sql: str) -> str:
+    """The SQL as Spark is given it: whole numbers that overflow are NULL, as is a division by zero.
+
+    >>> as_spark("n * 2 + 1"), as_spark("at + INTERVAL '5' MINUTES")
+    ('TRY_ADD(TRY_MULTIPLY(n, 2), 1)', "at + INTERVAL '5' MINUTES")
+    """
+
+    def step(node: exp.Expression) -> exp.Expression:
+        name = _TRYING.get(type(node))
+        if name is None or isinstance(node.expression, exp.Interval):
+            return node
+        sides = [side.transform(step) for side in (node.this, node.expression)]
+        return exp.Anonymous(this=name.upper(), expressions=sides)
+
+    return sqlglot.parse_one(sql, dialect="spark").transform(step).sql("spark")
 
 
 class _UnlikeError(Exception):
@@ -116,10 +134,28 @@ def _value(node: exp.Expression, schema: pa.Schema) -> Value:
         if all(isinstance(part, exp.Literal) for part in node.find_all(exp.Literal, exp.Column)):
             raise _UnlikeError  # Spark computes with 32 bits what has no column
         values, kind = _unified(sides)
-        return _ARITHMETIC[type(node)](*values), _number(kind)
+        result = _ARITHMETIC[type(node)](*values)
+        if _number(kind) == _INTEGER:
+            fits = _fits(type(node), *values, result)
+            result = pc.if_else(fits, result, pc.scalar(pa.scalar(None, _INTEGER)))
+        return result, kind
     if type(node) in (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE):
         return _compared(type(node), _value(node.this, schema), _value(node.expression, schema)), _BOOLEAN
     raise _UnlikeError
+
+
+def _fits(kind: type[exp.Expression], one: pc.Expression, other: pc.Expression, result: pc.Expression) -> pc.Expression:
+    """Whether arithmetic on 64 bits, which wraps around, did not."""
+    zero = pc.scalar(0)
+    if kind is exp.Mul:
+        divisor = pc.if_else(pc.equal(one, zero), pc.scalar(1), one)
+        # The least number divided by −1 has no 64 bits either: what pyarrow gives is not the other factor.
+        return pc.or_kleene(pc.equal(one, zero), pc.equal(pc.divide(result, divisor), other))
+    if kind is exp.Add:  # it overflowed iff the sum has another sign than both
+        signs = pc.bit_wise_and(pc.bit_wise_xor(one, result), pc.bit_wise_xor(other, result))
+    else:  # the signs differ, and the difference has not that of the first
+        signs = pc.bit_wise_and(pc.bit_wise_xor(one, other), pc.bit_wise_xor(one, result))
+    return pc.greater_equal(signs, zero)
 
 
 def _cast(value: pc.Expression, kind: pa.DataType, wanted: pa.DataType) -> pc.Expression:

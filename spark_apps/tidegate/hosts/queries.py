@@ -25,7 +25,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from tidegate.declarations.models import Aggregate, Query
 from tidegate.declarations.tables import ARROW_TYPES
 from tidegate.hosts import scan, tasks
-from tidegate.hosts.expressions import as_arrow
+from tidegate.hosts.expressions import as_arrow, as_spark
 from tidegate.hosts.sieves import Sieve
 from tidegate.operators import join_aggregate, top_k
 from tidegate.operators.schedule import Schedule
@@ -108,7 +108,7 @@ def _tuples(
     kept = kept.where(F.col("arrival_time") <= F.timestamp_micros(F.lit(last_us)))
     for slot, sql, _ in _asked(query, alias):
         if slot is None:
-            kept = kept.where(F.expr(sql))
+            kept = kept.where(F.expr(as_spark(sql)))
     # A declared column may be called event_us, but none begins with an underscore.
     event_us = F.unix_micros("event_time")
     arrival_us = F.greatest(F.unix_micros("arrival_time"), event_us)
@@ -156,8 +156,8 @@ def _aggregate(
     groups = (g.slot for g in query.group_by)
     valued = told.select(*about.column_names, *groups, *(c.alias(s) for s, c in slots.items()))
     if query.having:
-        valued = valued.where(F.expr(query.having))
-    outputs = (F.expr(o.expression).cast(SPARK_TYPES[o.type]).alias(o.name) for o in query.outputs)
+        valued = valued.where(F.expr(as_spark(query.having)))
+    outputs = (F.expr(as_spark(o.expression)).cast(SPARK_TYPES[o.type]).alias(o.name) for o in query.outputs)
     return valued.select(*_about(about), *outputs)
 
 
@@ -211,9 +211,9 @@ def _slots(query: Query, alias: str) -> dict[str, SparkColumn]:
     slots: dict[str, SparkColumn] = {}
     for slot, sql, kind in _asked(query, alias):
         if slot in counted:
-            slots[slot] = F.when(F.expr(sql).isNotNull(), F.lit(True)).cast("boolean")
+            slots[slot] = F.when(F.expr(as_spark(sql)).isNotNull(), F.lit(True)).cast("boolean")
         elif slot is not None:
-            slots[slot] = F.expr(sql).cast(_spark_type(kind))
+            slots[slot] = F.expr(as_spark(sql)).cast(_spark_type(kind))
     return slots
 
 
@@ -325,7 +325,7 @@ def tuple_bytes(query: Query, alias: str) -> SparkColumn:
     for length in lengths:
         total = total + length
     predicate = query.predicates.get(alias)
-    return F.when(F.expr(predicate), total).otherwise(F.lit(0)) if predicate else total
+    return F.when(F.expr(as_spark(predicate)), total).otherwise(F.lit(0)) if predicate else total
 
 
 def _spark_type(kind: pa.DataType):  # type: ignore[no-untyped-def]
