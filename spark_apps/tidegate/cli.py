@@ -15,7 +15,7 @@ from typing import Any
 from tidegate.apps.completion import SHELLS, script
 from tidegate.apps.init import EXAMPLES, init
 from tidegate.apps.launcher import add_range_arguments, duration_s, guarded, instant, share
-from tidegate.apps.run import ANSWERS, STAGES, stages_named
+from tidegate.apps.run import ANSWERS, LIVE_STAGES, STAGES, stages_named
 from tidegate.declarations.errors import UserError
 
 EXIT_CODES = """exit status:
@@ -264,6 +264,10 @@ def _plan_windows(arguments: argparse.Namespace) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    from tidegate.hosts.pyspark_files import require_whole_pyspark
+
+    require_whole_pyspark()
+    from tidegate.apps.extras import installed_stages, require_stage
     from tidegate.apps.newest_answers import newest_answers
     from tidegate.apps.run import run
     from tidegate.declarations import load_pipeline
@@ -272,20 +276,25 @@ def _run(arguments: argparse.Namespace) -> None:
 
     if arguments.end is None and not arguments.live:
         raise UserError("--to is missing: give the last interval's end, or --live to go on until stopped")
+    named = stages_named(arguments.stage or ())
+    for stage in named:
+        require_stage(stage)
+    stages, lacking = installed_stages(named or (LIVE_STAGES if arguments.live else STAGES))
+    for sentence in lacking:
+        print(f"tidegate: skipped: {sentence}", file=sys.stderr)
     pipeline = load_pipeline(arguments.pipeline)
     end = arguments.end or arguments.start + timedelta(seconds=pipeline.interval_s)
     intervals = intervals_between(pipeline, arguments.start, end)
     with RunContext(pipeline, arguments.warehouse, cold_start=arguments.cold_start) as context:
-        stages = stages_named(arguments.stage or ())
         if not arguments.live:
-            run(context, intervals, stages or STAGES)
+            run(context, intervals, stages)
             width = shutil.get_terminal_size(fallback=(80, 24)).columns
-            print(newest_answers(context.warehouse, intervals, stages or STAGES, width), end="")
+            print(newest_answers(context.warehouse, intervals, stages, width), end="")
             return
         from tidegate.apps.live import Live
 
         end_us = None if arguments.end is None else intervals[-1].end_us
-        with Live(context, intervals[0], end_us, stages, arguments.every, arguments.patience) as live:
+        with Live(context, intervals[0], end_us, named, arguments.every, arguments.patience) as live:
             live.run()
 
 

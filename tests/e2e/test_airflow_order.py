@@ -84,7 +84,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TemporaryStack]:
     (home / "stand_ins").mkdir()
     for name in ("ingest", "join_aggregate", "top_k", "sample_history", "resample_history", "calibrate", "tidegate"):
         (home / "stand_ins" / f"{name}.py").write_text(STAND_IN)
-    stack = TemporaryStack(state=tmp_path_factory.mktemp("state"), home=home)
+    stack = TemporaryStack(state=tmp_path_factory.mktemp("state"), dags=home / "dags")
     with stack.running():
         yield stack
 

@@ -19,14 +19,27 @@ from expectations.tables import Cached, Case
 
 from tidegate.apps import resample_history, sample_history
 from tidegate.apps.history import estimate, query_history, render
+from tidegate.apps.history_filled import fill_answers, render_filled
 from tidegate.apps.report_history import history_section
 from tidegate.apps.report_tables import Tables
 from tidegate.declarations.errors import UserError
-from tidegate.declarations.models import Column, ColumnType, History, Pipeline, Stream, to_us
+from tidegate.declarations.models import (
+    Aggregate,
+    Column,
+    ColumnType,
+    GroupColumn,
+    History,
+    Output,
+    Pipeline,
+    Query,
+    Stream,
+    Window,
+    to_us,
+)
 from tidegate.declarations.tables import ARROW_TYPES, TIMESTAMP
 from tidegate.hosts.context import RunContext
 from tidegate.hosts.intervals import intervals_between
-from tidegate.hosts.planner import STATE
+from tidegate.hosts.planner import FIRST_ARRIVALS, FIRST_SCHEMA, STATE
 from tidegate.hosts.warehouse import Warehouse
 from tidegate.operators.window_sizing import ControllerSpec, ControllerState, EffectiveBounds
 
@@ -132,6 +145,9 @@ def _ingested(context: RunContext, shapes: Mapping[str, Shape], tuples: Mapping[
                 if interval.start == START
             ]
             commit.put_arrow("window_plan", interval, pa.Table.from_pylist(plans, warehouse.schema("window_plan")))
+            first = {"stream": list(shapes), "first_arrival_us": [to_us(START)] * len(shapes)}
+            some = pa.array([tuples[name].num_rows > 0 for name in shapes])
+            commit.put_state(FIRST_ARRIVALS, interval, pa.table(first, schema=FIRST_SCHEMA).filter(some))
             commit.put_state(STATE, interval, ControllerState(tuple(states), interval.end_us - TICK_US, "A").to_arrow())
 
 
@@ -284,6 +300,36 @@ def test_nothing_has_been_run_at_all(tmp_path):
         query_history(pipeline, tmp_path / "warehouse", "SELECT COUNT(*) FROM s", START, END)
     section = history_section(pipeline, Tables(Warehouse(tmp_path / "warehouse", pipeline)))
     assert section.missing
+
+
+@pytest.mark.parametrize("tuples", [0, 1, 150])
+def test_narrow_answers_are_filled_from_whatever_history_there_is(tuples, tmp_path, capsys):
+    shapes = {"s": Shape({"amount": "double", "name": "string"}, tuples=tuples, width_s=600)}
+    context, rows = _run(shapes, tmp_path, capsys)
+    group = GroupColumn(slot="g0", alias="s", column="name", type="string")
+    aggregates = (
+        Aggregate(slot="a0", function="count", alias=None, expression=None, type="integer"),
+        Aggregate(slot="a1", function="max", alias="s", expression="amount", type="double"),
+    )
+    outputs = (Output(name="n", expression="a0", type="integer"), Output(name="most", expression="a1", type="double"))
+    query = Query(
+        id="q", kind="aggregate", text="", description="", windows=(Window(alias="s", stream="s", range_s=7200.0),),
+        predicates={}, aggregates=aggregates, outputs=outputs, every_s=7200.0,
+    )  # fmt: skip
+    by_name = query.model_copy(update={"id": "by_name", "group_by": (group,)})
+    pipeline = context.pipeline.model_copy(update={"queries": (query, by_name)})
+    for query_id in ("q", "by_name"):
+        result = fill_answers(pipeline, context.warehouse_root, query_id, START, END)
+        assert result["answered"] == len(result["filled"]) and bool(result["filled"]) == bool(tuples)
+        assert query_id in render_filled(result)
+    event, arrival = rows["s"].column("event_time"), rows["s"].column("arrival_time")
+    for window in fill_answers(pipeline, context.warehouse_root, "q", START, END, confidence=0.9999)["filled"]:
+        begin, end = window["window_end"] - timedelta(hours=2), window["window_end"]
+        inside = pc.and_(pc.greater_equal(event, begin), pc.less(event, end))
+        seen = pc.sum(pc.and_(inside, pc.less_equal(arrival, window["emitted_at"]))).as_py()
+        (row,) = window["rows"]
+        low, high = row["n"]["low"], row["n"]["high"]
+        assert (low is None or low <= seen) and (high is None or seen <= high), window
 
 
 def _of(done: tuple[RunContext, Any], shapes: Mapping[str, Shape]) -> Sequence[Any]:

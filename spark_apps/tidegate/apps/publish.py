@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 from tidegate.apps import dbt_session
 from tidegate.apps.dbt_project import render_project, spark_type
 from tidegate.apps.dbt_session import Session, SourceTable
+from tidegate.apps.extras import require_stage
 from tidegate.apps.launcher import launch
 from tidegate.declarations.errors import UserError
 from tidegate.hosts.context import RunContext
@@ -54,6 +55,7 @@ def run(context: RunContext, intervals: Sequence[Interval]) -> None:
 
     UserError that names the tests that failed; then nothing is published.
     """
+    require_stage(STAGE)
     warehouse = context.warehouse
     home = warehouse.folder / "_dbt"
     with _turn(context, home) as lock, context.stage(STAGE, intervals) as stage:

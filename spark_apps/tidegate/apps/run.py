@@ -20,6 +20,8 @@ STAGES = (
 )
 # A name for the stages that answer, and learn from the answers: all but the checks of data quality and dbt.
 ANSWERS = "answers"
+# What a live run does at an interval's end, unless it is told otherwise.
+LIVE_STAGES = STAGES[:-1]
 _INTERVALS_AT_ONCE = 96
 
 Stage = Callable[[RunContext, Sequence[Interval]], None]

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.apps.sql_relations import MARTS, TABLES, Relation, manifest_path, relations, require_tables
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline
+from tidegate.hosts.pyspark_files import require_whole_pyspark
 from tidegate.hosts.session import configure_quietly
 from tidegate.hosts.warehouse import Warehouse
 
@@ -141,6 +142,7 @@ def _start(pipeline: Pipeline, port: int, scratch: Path) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", HOST)
     configure_quietly()
+    require_whole_pyspark()
     from pyspark.sql import SparkSession
 
     own_scratch = f"-Djava.io.tmpdir={scratch} -Dderby.system.home={scratch}"

@@ -9,6 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidegate.hosts.pyspark_files import require_whole_pyspark
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -38,6 +40,7 @@ def start_session(pipeline: Pipeline, app: str) -> SparkSession:
     # pyarrow warns on every start without it.
     os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
     configure_quietly()
+    require_whole_pyspark()
     # It says at every collected object that it closes a connection, at exit even to closed files.
     logging.getLogger("py4j").setLevel(logging.ERROR)
     from pyspark.sql import SparkSession
