@@ -116,9 +116,9 @@ def aggregate_sql(query: Query, folder: Path) -> str:
         totals.append(f"{a.function}({argument}) AS {a.slot}_held")
         held = f"{a.slot}_held"
         if a.function == "count":
-            slots.append(f"CAST(coalesce({held}, 0) AS DOUBLE) * (1.0 / coverage) AS {a.slot}")
+            slots.append(f"CAST(coalesce({held}, 0) AS DOUBLE) * (1.0 / nullif(coverage, 0)) AS {a.slot}")
         elif a.function == "sum":
-            slots.append(f"CAST({held} AS DOUBLE) * (1.0 / coverage) AS {a.slot}")
+            slots.append(f"CAST({held} AS DOUBLE) * (1.0 / nullif(coverage, 0)) AS {a.slot}")
         else:
             slots.append(f"{held} AS {a.slot}")
     group_slots = [g.slot for g in query.group_by]

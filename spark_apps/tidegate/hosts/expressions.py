@@ -136,7 +136,8 @@ def _value(node: exp.Expression, schema: pa.Schema) -> Value:
         values, kind = _unified(sides)
         result = _ARITHMETIC[type(node)](*values)
         if _number(kind) == _INTEGER:
-            fits = _fits(type(node), *values, result)
+            one, other = values
+            fits = _fits(type(node), one, other, result)
             result = pc.if_else(fits, result, pc.scalar(pa.scalar(None, _INTEGER)))
         return result, kind
     if type(node) in (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE):
