@@ -127,9 +127,9 @@ def test_through_spark(spark, case, pipeline, schedule, way, tmp_path):
         events = {name: in_files(tmp_path / "events", table) for name, table in rows.items()}
     answered = answer(spark, query, schedule, coverage(query, schedule), events, 2, us(1) - us(0))
     ends = {i: window[0] for i, window in enumerate(sorted(case["windows"], key=lambda w: (w[1], w[0])))}
-    order = ["window_index", *query.row_keys] if query.kind == "top_k" else ["window_index"]
+    order = ["_window_index", *query.row_keys] if query.kind == "top_k" else ["_window_index"]
     rows = answered.frame.orderBy(*order).collect()
-    found = [[ends[row["window_index"]], *(row[o.name] for o in query.outputs)] for row in rows]
+    found = [[ends[row["_window_index"]], *(row[o.name] for o in query.outputs)] for row in rows]
     assert sorted_rows(found) == sorted_rows(case["expect"])
     if query.kind == "top_k":
         assert found == case["expect"], "in the order of groups and ranks"

@@ -120,7 +120,7 @@ def _learn_query(
     schedule = Schedule.from_ticks(np.repeat(ends_us, len(grid_s)), slack_us, ranges_us)
     # Truth and candidates go through the driver: k rows a window, or one a group, and few candidates.
     rows = answer_rows(context, query, schedule)
-    index = np.asarray(rows.column("window_index").to_numpy(), dtype=np.int64)
+    index = np.asarray(rows.column("_window_index").to_numpy(), dtype=np.int64)
     waited_us = (schedule.emit_us - schedule.window_end_us)[index]
     horizon_us = pipeline.horizon_s * 1_000_000
     rows = rows.append_column("window_end", _instants(schedule.window_end_us[index]))
@@ -133,7 +133,7 @@ def _learn_query(
         stage.record(interval, query.id, rows_out=own.num_rows, peak_state_bytes=0)
     needed = pa.table({"query": [], "window_end": [], "event_id": [], "slack_s": [], "interval": []})
     if query.kind == "top_k":
-        slack_s = needed_slack(truth.column("arrival_us").to_numpy(), instants_us(truth.column("window_end")))
+        slack_s = needed_slack(truth.column("_arrival_us").to_numpy(), instants_us(truth.column("window_end")))
         needed = pa.table(
             {
                 "query": pa.repeat(query.id, truth.num_rows),
@@ -280,7 +280,7 @@ def _with_slots(
     ranges_us = {w.alias: round(w.range_s * 1e6) for w in query.windows}
     schedule = Schedule.from_ticks(slots_us, horizon_us, ranges_us)
     rows = answer_windows(context, query, schedule, np.ones(len(schedule))).frame.toArrow()
-    index = np.asarray(rows.column("window_index").to_numpy(), dtype=np.int64)
+    index = np.asarray(rows.column("_window_index").to_numpy(), dtype=np.int64)
     ends_us = schedule.window_end_us[index]
     labels = labels_holding(pipeline, ends_us + horizon_us)
     rows = rows.append_column("window_end", _instants(ends_us)).append_column("interval", pa.array(labels, pa.string()))

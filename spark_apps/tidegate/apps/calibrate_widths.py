@@ -129,7 +129,7 @@ def _measure(context: RunContext, query: Query, ends_us: Int64s, slack_us: Int64
         lower_us[source.alias] = ends_us[window] - held_us[column]
     schedule = Schedule(ends_us[window], emit_us[order], lower_us)
     answered = answer_windows(context, query, schedule, coverage[column]).frame.toArrow()
-    index = np.asarray(answered.column("window_index").to_numpy(), dtype=np.int64)
+    index = np.asarray(answered.column("_window_index").to_numpy(), dtype=np.int64)
     answered = answered.append_column("window_end", pa.array(schedule.window_end_us[index]))
     groups, values = judged_columns(query)
     truth = answered.filter(pa.array(column[index] == len(shares)))

@@ -19,6 +19,7 @@ from tidegate.apps.history_past import Past, ask_undisturbed
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, Stream, from_us, to_us
+from tidegate.declarations.names import ID_COLUMN
 from tidegate.declarations.tables import ARROW_TYPES
 from tidegate.hosts.intervals import label_format
 from tidegate.hosts.warehouse import Warehouse
@@ -118,7 +119,7 @@ def estimate(
     begin, until = (t if t.tzinfo else t.replace(tzinfo=UTC) for t in (start, end))
     result = query_history(loaded, Path(warehouse), sql, begin, until, confidence, within)
     query = parse_history_query(sql, loaded.streams)
-    types = {c.name: ARROW_TYPES[c.type] for c in query.stream.columns}
+    types = {c.name: ARROW_TYPES[c.type] for c in query.stream.columns if c.name != ID_COLUMN}
     columns: dict[str, pa.Array] = {}
     for name, column in query.groups:
         columns[name] = pa.array([row[name] for row in result["rows"]], types.get(column))

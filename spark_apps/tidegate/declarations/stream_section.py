@@ -165,10 +165,13 @@ class StreamSection:
             if lower in own and values[own[lower]] not in (None, name):
                 role = own[lower]
                 message = f"column '{name}' would clash with the column '{lower}' that holds '{values[role]}'"
-                self.report.add(offset, message, f"another name, or '{role}: {name}'")
+                self.report.add(offset, message, f"another name, such as '{self.name}_{lower}', or '{role}: {name}'")
+            elif lower in own and name != lower:
+                message = f"column '{name}' would clash with the column '{lower}' of the stream's table"
+                self.report.add(offset, message, f"'{lower}', or another name, such as '{self.name}_{lower}'")
             elif lower in SAMPLE_COLUMNS and "history" in self.section:
                 message = f"column '{name}' would clash with the column '{lower}' of the history samples"
-                self.report.add(offset, message, "another name")
+                self.report.add(offset, message, f"another name, such as '{self.name}_{lower}'")
 
     def _path(self, text: str) -> str:
         """The file pattern, relative to the pipeline's folder; its directives must tell the intervals apart."""

@@ -44,8 +44,10 @@ SPARK_TYPES = {
 
 @dataclass(frozen=True)
 class Answered:
-    """The answers of a schedule's windows: the query's output columns beside ``window_index``; for top-k also
-    ``rank``, ``event_id`` and ``arrival_us``. ``state_peaks`` is filled once the frame has been computed."""
+    """The answers of a schedule's windows: the query's output columns beside ``_window_index``; for top-k also
+    ``rank``, ``event_id`` and ``_arrival_us``. ``state_peaks`` is filled once the frame has been computed.
+
+    Names that begin with an underscore cannot be a query's."""
 
     frame: DataFrame
     state_peaks: object
@@ -110,7 +112,8 @@ def _tuples(
             kept = kept.where(F.expr(sql))
     event_us = F.unix_micros("event_time")
     arrival_us = F.greatest(F.unix_micros("arrival_time"), event_us)
-    return kept.withColumns({"event_us": event_us, "arrival_us": arrival_us})
+    # With an underscore: a stream may have declared columns `event_us` and `arrival_us`.
+    return kept.withColumns({"_event_us": event_us, "_arrival_us": arrival_us})
 
 
 def _aggregate(
@@ -156,7 +159,11 @@ def _aggregate(
     if query.having:
         valued = valued.where(F.expr(query.having))
     outputs = (F.expr(o.expression).cast(SPARK_TYPES[o.type]).alias(o.name) for o in query.outputs)
-    return valued.select(*about.column_names, *outputs)
+    return valued.select(*_about_columns(about), *outputs)
+
+
+def _about_columns(about: pa.Table) -> list[SparkColumn]:
+    return [F.col(name).alias(f"_{name}" if name == "window_index" else name) for name in about.column_names]
 
 
 def aggregate_spec(query: Query) -> join_aggregate.Spec:
@@ -197,8 +204,8 @@ def _side(query: Query, index: int, spec: join_aggregate.Spec, tuples: DataFrame
     missing = {f.name: F.lit(None).cast(_spark_type(f.type)) for f in spec.input_schema if f.name not in slots}
     return tuples.select(
         F.lit(index).cast("tinyint").alias("side"),
-        "event_us",
-        "arrival_us",
+        F.col("_event_us").alias("event_us"),
+        F.col("_arrival_us").alias("arrival_us"),
         *((slots | missing)[f.name].alias(f.name) for f in spec.input_schema if f.name not in _KEYS),
     )
 
@@ -368,7 +375,7 @@ def _top_k(
     else:
         tuples = _tuples(spark, query, window.alias, window.stream, schedule, events)
         slots = (column.alias(slot) for slot, column in _slots(query, window.alias).items())
-        rows = tuples.select("event_us", "arrival_us", *slots)
+        rows = tuples.select(F.col("_event_us").alias("event_us"), F.col("_arrival_us").alias("arrival_us"), *slots)
         spread = rows.repartition(partitions, "event_id").sortWithinPartitions("arrival_us")
         through = tasks.through(top_k, spec, schedule, peaks, join_aggregate.rebatched)
         partials = spread.mapInArrow(through, from_arrow_schema(spec.output_schema))
@@ -377,14 +384,15 @@ def _top_k(
         best = partials.withColumn("rank", F.row_number().over(by_rank).cast("bigint")).where(F.col("rank") <= spec.k)
         ranked = best.join(F.broadcast(spark.createDataFrame(about)), "window_index")
     named = (F.col(slot).alias(name) for slot, name in _top_k_columns(query))
-    return ranked.select(*about.column_names, *named)
+    return ranked.select(*_about_columns(about), *named)
 
 
 def _top_k_columns(query: Query) -> list[tuple[str, str]]:
     """Of the operator's columns, those that answers have, and by which names."""
-    keys = ["rank", "arrival_us", *([] if "event_id" in {o.name for o in query.outputs} else ["event_id"])]
-    outputs = [(f"p{i}", o.name) for i, o in enumerate(query.outputs)]
-    return [*((key, key) for key in keys), ("event_id", "_event_id"), *outputs]
+    keys = [("rank", "rank"), ("arrival_us", "_arrival_us"), ("event_id", "_event_id")]
+    if all(o.name != "event_id" for o in query.outputs):
+        keys.append(("event_id", "event_id"))
+    return [*keys, *((f"p{i}", o.name) for i, o in enumerate(query.outputs))]
 
 
 def _top_k_scans(
@@ -413,7 +421,7 @@ def top_k_here(
         state, partial = top_k.step(state, batch)
         parts.append(partial)
     answers = pa.concat_tables([*parts, top_k.finish(state)[1]])
-    slots, names = zip(("window_index", "window_index"), *_top_k_columns(query), strict=True)
+    slots, names = zip(("window_index", "_window_index"), *_top_k_columns(query), strict=True)
     return answers.select(slots).rename_columns(names)
 
 
