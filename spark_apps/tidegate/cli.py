@@ -168,10 +168,14 @@ def _parser() -> argparse.ArgumentParser:
         "tidegate sql dags/pipelines/flights --warehouse warehouse\n"
         "  tidegate sql dags/pipelines/flights --warehouse warehouse --duckdb > views.sql && duckdb -init views.sql",
     )
-    sql.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR")
-    sql.add_argument("--warehouse", type=Path, required=True, metavar="DIR")
-    sql.add_argument("--port", type=int, default=10000, metavar="N", help="on 127.0.0.1 (default 10000)")
-    sql.add_argument("--duckdb", action="store_true", help="serve nothing: print views over the files for DuckDB")
+    sql.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR", help=_PIPELINE)
+    sql.add_argument("--warehouse", type=Path, required=True, metavar="DIR", help=_WAREHOUSE)
+    sql.add_argument(
+        "--port", type=int, default=10000, metavar="N", help="port to listen on, on 127.0.0.1 (default 10000)"
+    )
+    sql.add_argument(
+        "--duckdb", action="store_true", help="start no server; print CREATE VIEW statements over the files for DuckDB"
+    )
     sql.set_defaults(action=_sql)
 
     completion = _command(
