@@ -18,11 +18,11 @@ from tidegate.declarations.errors import UserError
 
 EXIT_CODES = """exit status:
   0    done
-  1    a critical check of data quality failed (its results and pages are written), or a fault of ours (a traceback)
-  2    your error: a command line, a pipeline, a file or a warehouse that cannot be used; said in full, nothing was done
-  130  interrupted; what was complete is kept"""
+  1    a critical data quality check failed (results and pages are written), or an internal error (a traceback)
+  2    a command line, pipeline, file or warehouse that cannot be used; the message says why, nothing was done
+  130  interrupted; completed work is kept"""
 _PIPELINE = "folder with pipeline.yml and queries/"
-_WAREHOUSE = "where the tables are"
+_WAREHOUSE = "folder that holds the tables"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,14 +38,14 @@ class _Parser(argparse.ArgumentParser):
         if action.choices is not None and value not in action.choices:
             near = get_close_matches(str(value), [str(choice) for choice in action.choices], n=1)
             expected = f"did you mean '{near[0]}'?" if near else f"expected {', '.join(map(str, action.choices))}"
-            raise argparse.ArgumentError(action, f"there is no '{value}'; {expected}")
+            raise argparse.ArgumentError(action, f"invalid choice '{value}'; {expected}")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="tidegate",
         description="Continuous queries over out-of-order event streams within a memory budget.",
-        epilog=f"TAB completes commands and options after: source <(tidegate completion bash)\n\n{EXIT_CODES}",
+        epilog=f"shell completion: source <(tidegate completion bash)\n\n{EXIT_CODES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     explain = _command(
         commands,
         "explain",
-        "show streams, queries, and the memory that each level of support needs",
+        "show streams, queries and the memory that each support level needs",
         "tidegate explain dags/pipelines/flights | less",
     )
     explain.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR", help=_PIPELINE)
@@ -68,21 +68,22 @@ def _parser() -> argparse.ArgumentParser:
     plan = _command(
         commands,
         "plan-windows",
-        "plan windows for an instance in JSON",
+        "plan window widths for a problem given as JSON",
         "tidegate plan-windows instance.json --method ap\n"
         '  echo \'{"memory_budget_bytes": 4000, "windows": [{"id": "w", "tuple_bytes": 40, "rate": 1}],\n'
         '    "queries": [{"id": "q", "ranges_s": {"w": 60}, "slack_width_s": 10, "delay_s": 60}]}\''
         " | tidegate plan-windows -",
     )
     plan.add_argument(
-        "instance", metavar="INSTANCE.json", help="memory budget, windows and queries; - is standard input"
+        "instance", metavar="INSTANCE.json", help="file with memory budget, windows and queries; - reads standard input"
     )
     plan.add_argument(
         "--method",
         choices=("joint", "exact", "dp", "ap"),
         default="joint",
-        help="how level C is planned: free swings and staggered ramps (joint, the default), or the paper's serial "
-        "groups: optimal (exact, dp up to 20 windows) or by first fit (ap)",
+        help="how level C is planned: joint (the default) lets windows grow and shrink at staggered times; with the "
+        "others the windows of a group take turns, as in the paper: exact, dp (optimal; dp up to 20 windows), ap "
+        "(first fit)",
     )
     plan.set_defaults(action=_plan_windows)
 
@@ -97,24 +98,32 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_range_arguments(run, end_needed=False)
     run.add_argument(
-        "--stage", action="append", choices=STAGES, metavar="NAME", help=f"only these: {', '.join(STAGES)}"
+        "--stage",
+        action="append",
+        choices=STAGES,
+        metavar="NAME",
+        help=f"run only this stage; may be repeated: {', '.join(STAGES)}",
     )
     run.add_argument(
         "--live",
         action="store_true",
-        help="answer as files land, until --to (without it: until stopped); started again it goes on where it stood; "
-        "at an interval's end its stages run (all but publish; with --stage those named and those that the next "
+        help="answer continuously as files land, until --to or until stopped; a restart resumes where the run stopped; "
+        "at the end of an interval its stages run (all but publish; with --stage, those named and those that the next "
         "interval needs)",
     )
     run.add_argument(
-        "--every", type=duration_s, default=10.0, metavar="TIME", help="with --live: how often to look (default 10s)"
+        "--every",
+        type=duration_s,
+        default=10.0,
+        metavar="TIME",
+        help="with --live: how often to look for new files (default 10s)",
     )
     run.add_argument(
         "--patience",
         type=duration_s,
         metavar="TIME",
-        help="with --live: how long to wait for a stream that stays away once arrivals on another have passed it "
-        "(default: one interval; for ever for a stream with missing_file: error)",
+        help="with --live: how long an idle stream holds back the watermark after another stream has passed it "
+        "(default: one interval; forever for a stream with missing_file: error)",
     )
     run.set_defaults(action=_run)
 
@@ -127,32 +136,32 @@ def _parser() -> argparse.ArgumentParser:
     )
     history.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR", help=_PIPELINE)
     history.add_argument("query", metavar="SQL", help="SELECT aggregates FROM a stream [WHERE …] [GROUP BY …]")
-    _about_the_past(history, "first event time (UTC)", "first event time after the period (UTC)")
+    _about_the_past(history, "first event time (UTC)", "end of the event times, exclusive (UTC)")
     history.add_argument(
         "--within",
         type=share,
         metavar="SHARE",
-        help="read the sparse bands of the samples first, and stop when every interval is this narrow (such as 1%%); "
-        "shows it narrowing",
+        help="read the sparsest samples first and stop as soon as every interval is this narrow (such as 1%%); prints "
+        "each step",
     )
     history.set_defaults(action=_history)
 
     fill = _command(
         commands,
         "fill",
-        "fill the answers of windows that were narrower than their range from history",
+        "complete, from history, the answers of windows that were narrower than their range",
         "tidegate fill dags/pipelines/flights ground_speed --warehouse warehouse \\\n"
         "    --from 2013-02-08T12 --to 2013-02-08T18",
     )
     fill.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR", help=_PIPELINE)
     fill.add_argument("query", metavar="QUERY", help="one of its aggregate queries over one stream")
-    _about_the_past(fill, "answers given from (UTC)", "answers given before (UTC)")
+    _about_the_past(fill, "first time of emission (UTC)", "end of the times of emission, exclusive (UTC)")
     fill.set_defaults(action=_fill)
 
     report = _command(
         commands,
         "report",
-        "write one HTML page: K, accuracy, widths and memory against the promises",
+        "write an HTML report: slack, accuracy, widths and memory compared with the promises",
         "tidegate report dags/pipelines/flights --warehouse warehouse\n"
         "  tidegate report dags/pipelines/flights --warehouse warehouse --output storm.html",
     )
@@ -164,7 +173,7 @@ def _parser() -> argparse.ArgumentParser:
     sql = _command(
         commands,
         "sql",
-        "serve every table and mart to SQL clients (JDBC, HiveServer2) on this machine, until stopped",
+        "serve all tables and marts to SQL clients (JDBC, HiveServer2) on this machine until stopped",
         "tidegate sql dags/pipelines/flights --warehouse warehouse\n"
         "  tidegate sql dags/pipelines/flights --warehouse warehouse --duckdb > views.sql && duckdb -init views.sql",
     )
@@ -181,7 +190,7 @@ def _parser() -> argparse.ArgumentParser:
     completion = _command(
         commands,
         "completion",
-        "print a script that makes TAB complete commands and options",
+        "print a shell completion script",
         "source <(tidegate completion bash)          # in ~/.bashrc; the same with zsh in ~/.zshrc\n"
         "  tidegate completion fish > ~/.config/fish/completions/tidegate.fish",
     )
@@ -195,7 +204,9 @@ def _about_the_past(parser: argparse.ArgumentParser, start: str, end: str) -> No
     parser.add_argument("--warehouse", type=Path, required=True, metavar="DIR", help=_WAREHOUSE)
     parser.add_argument("--from", dest="start", type=instant, required=True, metavar="T", help=start)
     parser.add_argument("--to", dest="end", type=instant, required=True, metavar="T", help=end)
-    parser.add_argument("--confidence", type=float, default=0.95, metavar="P", help="of the intervals (default 0.95)")
+    parser.add_argument(
+        "--confidence", type=float, default=0.95, metavar="P", help="confidence level of the intervals (default 0.95)"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -237,7 +248,7 @@ def _plan_windows(arguments: argparse.Namespace) -> None:
             content = file.read(MOST_BYTES + 1)
         text = content.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UserError(f"{arguments.instance} cannot be read: {reason}") from None
     if len(content) > MOST_BYTES:
         raise UserError(f"{arguments.instance} is too large: an instance has at most {MOST_BYTES >> 20} MiB")
@@ -251,7 +262,7 @@ def _run(arguments: argparse.Namespace) -> None:
     from tidegate.hosts.intervals import intervals_between
 
     if arguments.end is None and not arguments.live:
-        raise UserError("--to is missing: give the last interval's end, or --live to go on until stopped")
+        raise UserError("--to is missing: give the end of the last interval, or --live to run until stopped")
     pipeline = load_pipeline(arguments.pipeline)
     end = arguments.end or arguments.start + timedelta(seconds=pipeline.interval_s)
     intervals = intervals_between(pipeline, arguments.start, end)

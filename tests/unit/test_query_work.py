@@ -70,7 +70,7 @@ def test_what_is_told(tmp_path: Path, sql: str, expected: str) -> None:
 def test_too_many_tuples_for_one_task_go_through_spark(tmp_path: Path) -> None:
     sql = "SELECT COUNT(*) FROM a [1 MINUTE], b [1 MINUTE] WHERE a.k = b.k"
     found = told(tmp_path, sql, rate=ROWS_OF_ONE_TASK / 3600)
-    assert "Spark, in 2 partitions by k: 2e+08 tuples an interval are too many for one task" in found
+    assert "Spark, in 2 partitions by k: 2e+08 tuples per interval are too many for one task" in found
 
 
 def test_every_flights_query_is_told_of() -> None:

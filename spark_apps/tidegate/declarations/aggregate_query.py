@@ -122,13 +122,13 @@ class AggregateQuery:
         ]
         aliases = list(dict.fromkeys(column.alias for column in columns))
         if len(aliases) != 1:
-            message = "the aggregate names no column"
+            message = "the aggregate uses no column"
             if aliases:
-                message = f"the aggregate is over {' and '.join(aliases)} at once, but joined pairs are not held"
+                message = f"the aggregate is over {' and '.join(aliases)} at once, but joined pairs are not stored"
             self.report.add(offset_of(node), message, "an expression over the columns of one alias")
             return None
         if function in ("sum", "avg") and kind not in ("integer", "double"):
-            self.report.add(offset_of(node), f"{function.upper()} of {kind} has no meaning", "a number")
+            self.report.add(offset_of(node), f"{function.upper()} of {kind} is not defined", "a number")
             return None
         sql = typed_sql(render(argument, self._bare), kind, argument)
         return self._take(function, aliases[0], sql, kind if function in ("min", "max") else "double")

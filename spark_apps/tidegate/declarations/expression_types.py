@@ -128,7 +128,7 @@ class Typer:
         if not node.this.isdigit():
             return "double"
         if len(node.this) > 19 or int(node.this) > _MAX_INTEGER:
-            self._mistake(node, "the number is absurdly large", f"at most {_MAX_INTEGER}")
+            self._mistake(node, "the number is too large", f"at most {_MAX_INTEGER}")
             return None
         return "integer"
 

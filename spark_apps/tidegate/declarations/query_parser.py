@@ -159,7 +159,7 @@ def _check_shape(select: exp.Select, report: Report) -> bool:
         return False
     if len(select.expressions) > MAX_ANSWER_COLUMNS:
         offset = offset_of(select.expressions[MAX_ANSWER_COLUMNS])
-        report.add(offset, "the answer has absurdly many columns", f"at most {MAX_ANSWER_COLUMNS}")
+        report.add(offset, "the answer has too many columns", f"at most {MAX_ANSWER_COLUMNS}")
         return False
     if not select.expressions:
         report.add(0, "the SELECT list is empty", "columns or aggregates")
@@ -188,7 +188,7 @@ def _read_kind(select: exp.Select, text: QueryText, scope: Scope, report: Report
             report.add(offset_of(node), f"{name} beside QUALIFY is not supported", QUALIFY_SHAPE)
         return {} if beside else _read_top_k(select, text, scope, report)
     elif len(ordered) < 2:
-        message = "the query neither aggregates nor ranks"
+        message = "the query has neither an aggregate nor ORDER BY … LIMIT"
         if ordered:
             message = f"a top-k query needs {'LIMIT' if args.get('order') else 'ORDER BY'}"
         report.add(start, message, "aggregates such as COUNT(*), or ORDER BY … LIMIT k")
@@ -208,7 +208,7 @@ def _read_aggregate(select: exp.Select, text: QueryText, scope: Scope, report: R
     query = AggregateQuery(scope, report)
     query.read(select)
     if not query.aggregates and not report.mistakes:
-        message = "a join without an aggregate would be every pair" if len(scope.aliases) > 1 else "no aggregate"
+        message = "a join without an aggregate would return every pair" if len(scope.aliases) > 1 else "no aggregate"
         report.add(offset_of(select), message, "COUNT(*), COUNT(x), SUM(x), AVG(x), MIN(x) or MAX(x)")
     kind: QueryKind = "aggregate" if len(scope.aliases) == 1 else "join_aggregate"
     return {

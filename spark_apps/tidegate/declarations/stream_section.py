@@ -186,7 +186,7 @@ class StreamSection:
             missing = [f"%{d}" for d in needed if d not in directives]
             if missing:
                 raise UnreadableError(
-                    f"{shown(path)} is the same for several intervals", f"{', '.join(missing)} in it as well"
+                    f"{shown(path)} names the same file for several intervals", f"{', '.join(missing)} in it as well"
                 )
         return path if "://" in path else os.path.normpath(self.folder / path)
 
@@ -240,7 +240,7 @@ class StreamSection:
         offset = node.start_mark.index
         expected = "a list of columns with few values, such as [carrier]"
         if not isinstance(node, yaml.SequenceNode) or not all(isinstance(n, yaml.ScalarNode) for n in node.value):
-            self.report.add(offset, f"'group_by' in history of stream '{self.name}' is no list", expected)
+            self.report.add(offset, f"'group_by' in history of stream '{self.name}' is not a list", expected)
             return None
         names: list[str] = []
         for item in node.value:
@@ -269,7 +269,7 @@ def one_of(*words: str) -> Callable[[str], str]:
         word = text.strip()
         if word not in words:
             nearest = nearest_name(word, words)
-            raise UnreadableError(f"{shown(word)} is not known", f"one of {', '.join(words)}", nearest)
+            raise UnreadableError(f"{shown(word)} is not a known value", f"one of {', '.join(words)}", nearest)
         return word
 
     return convert

@@ -140,7 +140,7 @@ class TopKQuery:
         if kind is None:
             return
         if not any(True for _ in node.find_all(exp.Column)):
-            self.report.add(offset_of(term), "ORDER BY names no column", "a column or an expression")
+            self.report.add(offset_of(term), "ORDER BY uses no column", "a column or an expression")
             return
         descending = bool(term.args.get("desc"))
         self.order_by.append(

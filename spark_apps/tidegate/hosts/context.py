@@ -79,7 +79,7 @@ class RunContext:
         except OSError as error:
             raise UserError(
                 f"the warehouse {self.warehouse.root} cannot be written: {error.strerror}; "
-                "give a folder of yours by --warehouse"
+                "give a writable folder with --warehouse"
             ) from None
         return self
 
@@ -122,7 +122,7 @@ class RunContext:
             where = f"the newest earlier one is {newest}" if newest else "there is no earlier one"
             raise UserError(
                 f"stage {stage} for {first.label} continues from {before}, but table {table} has no such partition "
-                f"({where}): run the intervals between first, or begin anew here with --cold-start"
+                f"({where}): run the intervals in between first, or start here without earlier state with --cold-start"
             )
 
     @contextmanager
@@ -154,10 +154,10 @@ class RunContext:
             "peak_process_bytes": meter.peak_bytes,
             "process_budget_bytes": self.pipeline.process_budget_bytes,
         }
-        self._log(line)
+        self.log(line)
         self.progress(f"{stage}: done in {line['seconds']:.1f} s")
 
-    def _log(self, line: dict[str, object]) -> None:
+    def log(self, line: dict[str, object]) -> None:
         """Append a line of JSON to ``_logs/stages.jsonl``; the file before is kept once it has grown large."""
         path = self.warehouse.folder / "_logs" / "stages.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
