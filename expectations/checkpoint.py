@@ -93,7 +93,7 @@ class Checkpoint:
             store_backend_defaults=InMemoryStoreBackendDefaults(init_temp_docs_sites=False), analytics_enabled=False
         )
         context = gx.get_context(mode="ephemeral", project_config=config)
-        context.variables.progress_bars = {"globally": False, "metric_calculations": False}  # type: ignore[assignment]
+        context.variables.progress_bars = {"globally": False, "metric_calculations": False}
         source = context.data_sources.add_pandas(self.pipeline.name)
         for suite in self.suites:
             asset = source.add_dataframe_asset(suite.name)

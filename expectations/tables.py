@@ -97,7 +97,7 @@ class Cached:
 
 
 def _slack_step(row: dict[str, Any]) -> int:
-    return round(row["slack_s"] * 1e6)
+    return int(round(row["slack_s"] * 1e6))
 
 
 def _slot_step(row: dict[str, Any]) -> tuple[int | None, int | None, int | None]:

@@ -48,7 +48,7 @@ def _emissions(case: Case, query: Query, begin: int, end: int) -> dict[int, int]
     def waits(at: int) -> int:
         known = next((slack for from_us, slack in reversed(slacks) if from_us <= at), None)
         if known is not None:
-            return known
+            return int(known)
         # A query that promises nothing waits for nothing.
         return 0 if query.promised is None else pipeline.initial_slack_s * 1_000_000
 

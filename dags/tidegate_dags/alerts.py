@@ -13,10 +13,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import AsyncCallback, DeadlineAlert
-from airflow.sdk.definitions.deadline import BaseDeadlineReference
+from airflow.sdk.definitions.callback import AsyncCallback
+from airflow.sdk.definitions.deadline import BaseDeadlineReference, DeadlineAlert
 
 from tidegate_dags.declaration import parse_instant
+from tidegate_dags.places import warehouse
 from tidegate_dags.run_range import RangeError
 
 MOST_ALERTS = 200
@@ -48,7 +49,7 @@ def failed(context: Any) -> None:
 
 
 class RunQueued(BaseDeadlineReference):
-    """When a run was first queued. `infra/airflow/plugins/deadlines.py` makes it known to Airflow.
+    """When a run was first queued. ``plugins/deadlines.py`` makes it known to Airflow.
 
     Airflow's own DAGRUN_QUEUED_AT moves a cleared run's deadline, and fails in that (apache/airflow #70368): no failed
     task could be cleared, and no failed interval be filled again.
@@ -111,7 +112,7 @@ def record(documents: Path, kind: str, text: str) -> None:
 
 
 def _documents(pipeline: str) -> Path:
-    return Path(os.environ.get("TIDEGATE_WAREHOUSE", ".")) / pipeline / "_docs"
+    return warehouse() / pipeline / "_docs"
 
 
 def _broken(documents: Path, start: datetime | None) -> list[str]:

@@ -11,12 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import time, timedelta
-from pathlib import Path
 from typing import Any
 
 from airflow.sdk import Asset
 
 from tidegate_dags.declaration import Declaration, parse_instant
+from tidegate_dags.places import installed
 from tidegate_dags.run_range import interval_from, interval_to
 from tidegate_dags.stages import STAGES, Stage
 
@@ -40,12 +40,12 @@ def inlets(stage: Stage, declaration: Declaration) -> list[Asset]:
     return _tables(stage.reads, stage, declaration)
 
 
-def outlets(stage: Stage, declaration: Declaration, home: Path) -> list[Asset]:
+def outlets(stage: Stage, declaration: Declaration) -> list[Asset]:
     """The tables that a stage writes; for ``publish`` the marts, and one asset that stands for all of them."""
     if stage.name != "publish":
         return _tables(stage.writes, stage, declaration)
     name = declaration.name
-    marts = sorted(path.stem for path in (home / "dbt" / "models" / "marts").glob("*.sql"))
+    marts = sorted(path.stem for path in (installed("tidegate_dbt") / "models" / "marts").glob("*.sql"))
     return [
         _models(name),
         *(Asset(name=f"{name}.{mart}", uri=f"tidegate://{name}/marts/{mart}", group="mart") for mart in marts),

@@ -1,22 +1,23 @@
 """Makes an Airflow DAG out of a pipeline's folder.
 
-A pipeline that is declared in ``dags/pipelines/<name>/`` gets its DAG by one file, ``dags/<name>.py``::
+A pipeline that is declared in ``pipelines/<name>/`` beside the DAG files gets its DAG by one file, ``<name>.py``::
 
     \"\"\"The <name> pipeline in Airflow.\"\"\"
     from tidegate_dags import build_dag
     dag = build_dag("<name>")
 
-(Airflow only opens files that contain the words *dag* and *airflow*; the docstring takes care of that.) Pass
-``end=`` for data that is over, ``owner_link=`` to make the owner's name a link, or a path instead of a name for a
-folder elsewhere.
+(Airflow only opens files that contain the words *dag* and *airflow*; the docstring takes care of that, and a line
+``pipelines/`` in ``.airflowignore`` keeps Airflow from looking for DAGs there.) Pass ``end=`` for data that is over,
+``owner_link=`` to make the owner's name a link, or a path instead of a name for a folder elsewhere.
 
 The DAG knows application names and string arguments. Spark stages go through spark-submit, one JVM each, so that a
 memory budget means something; ``check_quality`` and ``publish`` are plain commands because Great Expectations works on
-Arrow tables and dbt starts its own session. Everything heavy runs in the pool ``spark``; with its one slot, the stages
-of a small machine never compete for memory.
+Arrow tables and dbt starts its own session. An interval runs one stage at a time, so that the stages of a small
+machine do not compete for memory; ``TIDEGATE_POOL`` names a pool of Airflow that says instead how many may run, over
+all pipelines.
 
-Paths come from the environment: ``TIDEGATE_HOME`` (the project, derived from this file), ``TIDEGATE_WAREHOUSE`` and
-``TIDEGATE_LANDING`` (below ``<project>/.tidegate/``), ``TIDEGATE_PYTHON`` (the interpreter that has Tidegate).
+The environment says where things are: ``TIDEGATE_WAREHOUSE`` (default: ``$AIRFLOW_HOME/tidegate/warehouse``) and
+``TIDEGATE_PYTHON``, the interpreter that has Tidegate (default: Airflow's own).
 """
 
 from __future__ import annotations
@@ -29,7 +30,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.standard.operators.bash import BashOperator
 from airflow.sdk import DAG, BaseOperator, CronDataIntervalTimetable
 
@@ -38,10 +38,11 @@ from tidegate_dags.assets import SayPartitions, inlets, outlets
 from tidegate_dags.declaration import Declaration, parse_instant, read_declaration
 from tidegate_dags.documentation import pipeline_documentation, stage_documentation
 from tidegate_dags.links import PipelinePage
+from tidegate_dags.places import installed, warehouse
 from tidegate_dags.run_range import Gate, interval_from, interval_to, parameters
 from tidegate_dags.stages import STAGES, Stage
+from tidegate_dags.submission import SparkSubmission
 
-POOL = "spark"
 _HOUR = timedelta(hours=1)
 
 # Rendered by Airflow when a task starts; interval_from and interval_to are the functions below.
@@ -63,21 +64,19 @@ def build_dag(
 ) -> DAG:
     """The DAG of a declared pipeline: its name is the pipeline's, its tasks are the stages.
 
+    ``pipeline``: the name of a folder in ``pipelines/`` beside the file that calls this, or the path of a folder,
+    absolute or relative to that file. ValueError if there is no ``pipeline.yml`` in it, or it cannot be scheduled.
+
     ``end``: no interval is scheduled that starts at or after it. ``owner_link``: where the owner can be reached, an
     http or mailto address. ``done_within``: a scheduled run that takes longer raises an alert (default: two intervals,
     at least an hour). ``notify``: Airflow's notifiers, called when a task failed for good.
     """
-    home = Path(os.environ.get("TIDEGATE_HOME") or Path(__file__).resolve().parents[2])
-    folder = pipeline if isinstance(pipeline, Path) else home / "dags" / "pipelines" / pipeline
+    beside = Path(sys._getframe(1).f_code.co_filename).absolute().parent
+    folder = beside / (pipeline if isinstance(pipeline, Path) else Path("pipelines", pipeline))
     declaration = read_declaration(folder)
-    warehouse = os.environ.get("TIDEGATE_WAREHOUSE") or str(home / ".tidegate" / "warehouse")
-    environment = {
-        "TIDEGATE_HOME": str(home),
-        "TIDEGATE_WAREHOUSE": warehouse,
-        "TIDEGATE_LANDING": os.environ.get("TIDEGATE_LANDING") or str(home / ".tidegate" / "landing"),
-        # The package tidegate, and the project itself for expectations/.
-        "PYTHONPATH": os.pathsep.join([str(home / "spark_apps"), str(home)]),
-    }
+    pool = os.environ.get("TIDEGATE_POOL")
+    # Of one run. The pool, if there is one, knows better.
+    limits: dict[str, Any] = {} if pool else {"max_active_tasks": 1}
     dag = DAG(
         dag_id=declaration.name,
         description=declaration.description,
@@ -89,6 +88,7 @@ def build_dag(
         catchup=False,
         # Not for correctness (see stages.py): while one interval is checked and published, the next may be ingested.
         max_active_runs=2,
+        **limits,
         tags=["tidegate"],
         owner_links={declaration.owner: owner_link} if owner_link else {},
         params=parameters(),
@@ -96,7 +96,7 @@ def build_dag(
         user_defined_macros={"interval_from": interval_from, "interval_to": interval_to},
         default_args={
             "owner": declaration.owner,
-            "pool": POOL,
+            **({"pool": pool} if pool else {}),
             "retry_delay": timedelta(seconds=15),
             "retry_exponential_backoff": True,
             "max_retry_delay": timedelta(minutes=5),
@@ -111,7 +111,7 @@ def build_dag(
     with dag:
         tasks: dict[str, BaseOperator] = {}
         for stage in STAGES:
-            tasks[stage.name] = _task(stage, declaration, folder, home, warehouse, environment)
+            tasks[stage.name] = _task(stage, declaration, folder)
             for upstream in stage.after:
                 tasks[upstream].set_downstream(tasks[stage.name])
             if stage.always:
@@ -120,9 +120,7 @@ def build_dag(
     return dag
 
 
-def _task(
-    stage: Stage, declaration: Declaration, folder: Path, home: Path, warehouse: str, environment: dict[str, str]
-) -> BaseOperator:
+def _task(stage: Stage, declaration: Declaration, folder: Path) -> BaseOperator:
     common: dict[str, Any] = {
         "task_id": stage.name,
         "doc_md": stage_documentation(stage),
@@ -131,26 +129,21 @@ def _task(
         "wait_for_downstream": stage.waits_for_previous,
         "depends_on_past": stage.waits_for_previous,
         "inlets": inlets(stage, declaration),
-        "outlets": outlets(stage, declaration, home),
+        "outlets": outlets(stage, declaration),
         "pre_execute": Gate(stage.name, declaration, daily=stage.daily),
         "post_execute": SayPartitions(declaration, daily=stage.daily),
     }
     task: BaseOperator
     if stage.submitted:
-        task = SparkSubmitOperator(
-            application=str(home / "spark_apps" / "tidegate" / "apps" / f"{stage.name}.py"),
-            application_args=[str(folder), "--warehouse", warehouse, *_RANGE],
-            name=f"{declaration.name}.{stage.name}",
-            conn_id="spark_default",
+        task = SparkSubmission(
+            application=str(installed("tidegate") / "apps" / f"{stage.name}.py"),
+            application_args=[str(folder), "--warehouse", str(warehouse()), *_RANGE],
             conf={"spark.driver.memory": "{{ params.driver_memory }}"},
-            env_vars=environment,
             **common,
         )
     else:
         task = BashOperator(
-            bash_command=_command(stage, folder, warehouse),
-            env=environment,
-            append_env=True,
+            bash_command=_command(stage, folder),
             # dbt keeps its catalog in a folder that takes one process at a time; a page is written by one, too.
             max_active_tis_per_dag=1,
             **common,
@@ -159,13 +152,13 @@ def _task(
     return task
 
 
-def _command(stage: Stage, folder: Path, warehouse: str) -> str:
+def _command(stage: Stage, folder: Path) -> str:
     """The shell's command line of a stage that is not submitted to Spark."""
     python = os.environ.get("TIDEGATE_PYTHON") or sys.executable
-    tidegate = ["exec", python, "-m", "tidegate.cli"]
+    tidegate, tables = ["exec", python, "-m", "tidegate.cli"], ["--warehouse", str(warehouse())]
     if stage.name == "report":
-        return shlex.join([*tidegate, "report", str(folder), "--warehouse", warehouse])
-    fixed = shlex.join([*tidegate, "run", str(folder), "--warehouse", warehouse, "--stage", stage.name])
+        return shlex.join([*tidegate, "report", str(folder), *tables])
+    fixed = shlex.join([*tidegate, "run", str(folder), *tables, "--stage", stage.name])
     # What Airflow fills in consists of digits, "-", ":", "T" and "Z": nothing that a shell would interpret.
     return f"{fixed} {' '.join(_RANGE)}"
 

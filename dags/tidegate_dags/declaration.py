@@ -85,6 +85,10 @@ class Declaration:
 def read_declaration(folder: Path) -> Declaration:
     """Read ``pipeline.yml`` and ``queries/*.sql`` of one pipeline's folder."""
     path = folder / "pipeline.yml"
+    if not path.is_file():
+        raise ValueError(
+            f"there is no {path}: build_dag takes the name of a folder in pipelines/ beside the DAG file, or a path"
+        )
     declared = yaml.safe_load(path.read_text(encoding="utf-8"))
     missing = [key for key in ("name", "owner", "start", "interval") if key not in (declared or {})]
     if missing:

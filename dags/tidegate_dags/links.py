@@ -12,7 +12,7 @@ TITLES = {"report": "Report", "quality": "Data Docs", "models": "dbt docs"}
 
 
 class PipelinePage(BaseOperatorLink):
-    """A page of ``<warehouse>/<pipeline>/_docs``, as infra/airflow/plugins/pipeline_pages.py serves it."""
+    """A page of ``<warehouse>/<pipeline>/_docs``, as plugins/pipeline_pages.py serves it."""
 
     def __init__(self, pipeline: str, page: str) -> None:
         self._pipeline = pipeline

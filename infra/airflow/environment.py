@@ -12,15 +12,16 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tidegate.hosts.session import SPARK_CONF
+
 PROJECT = Path(__file__).resolve().parents[2]
-SPARK_CONF = PROJECT / "infra" / "spark" / "conf"
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where things are: the project, and what it makes while it runs."""
+    """Where things are: the DAGs, and what they make while they run."""
 
-    home: Path
+    dags: Path
     state: Path
     warehouse: Path
     landing: Path
@@ -37,11 +38,10 @@ class Places:
 
 
 def places() -> Places:
-    """The places named by TIDEGATE_HOME, TIDEGATE_STATE, TIDEGATE_WAREHOUSE and TIDEGATE_LANDING, or their defaults."""
-    home = Path(os.environ.get("TIDEGATE_HOME") or PROJECT).resolve()
-    state = Path(os.environ.get("TIDEGATE_STATE") or home / ".tidegate").resolve()
+    """The project's, or those named by TIDEGATE_DAGS, TIDEGATE_STATE, TIDEGATE_WAREHOUSE and TIDEGATE_LANDING."""
+    state = Path(os.environ.get("TIDEGATE_STATE") or PROJECT / ".tidegate").resolve()
     return Places(
-        home=home,
+        dags=Path(os.environ.get("TIDEGATE_DAGS") or PROJECT / "dags").resolve(),
         state=state,
         warehouse=Path(os.environ.get("TIDEGATE_WAREHOUSE") or state / "warehouse").resolve(),
         landing=Path(os.environ.get("TIDEGATE_LANDING") or state / "landing").resolve(),
@@ -67,14 +67,12 @@ _DRIVER_ADDRESS = ("spark.driver.host", "spark.driver.bindAddress")
 
 
 def spark_environment(at: Places) -> dict[str, str]:
-    """What Spark applications find: this Python, the settings of infra/spark/conf, a quick start."""
+    """What Spark applications find: this Python, Tidegate's settings for it, a quick start."""
     variables = {
-        "TIDEGATE_HOME": str(at.home),
         "TIDEGATE_STATE": str(at.state),
         "TIDEGATE_WAREHOUSE": str(at.warehouse),
         "TIDEGATE_LANDING": str(at.landing),
         "TIDEGATE_PYTHON": sys.executable,
-        "PYTHONPATH": os.pathsep.join([str(at.home / "spark_apps"), str(at.home)]),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         # Workers would otherwise look for another python3.
         "PYSPARK_PYTHON": sys.executable,
@@ -131,11 +129,8 @@ def airflow_environment(at: Places, port: int) -> dict[str, str]:
     return {
         **spark,
         **warm,
-        # dags/ too, so that DAG files elsewhere find the builder.
-        "PYTHONPATH": os.pathsep.join([spark["PYTHONPATH"], str(PROJECT / "dags")]),
         "AIRFLOW_HOME": str(at.airflow),
-        "AIRFLOW__CORE__DAGS_FOLDER": str(at.home / "dags"),
-        "AIRFLOW__CORE__PLUGINS_FOLDER": str(PROJECT / "infra" / "airflow" / "plugins"),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(at.dags),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
         # Forked ahead, each some 100 MB; the pool lets one Spark application run at a time anyway.
@@ -159,6 +154,7 @@ def airflow_environment(at: Places, port: int) -> dict[str, str]:
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "30",
         "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "1",
+        "TIDEGATE_POOL": "spark",
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(connection),
         "NO_PROXY": ",".join(filter(None, [os.environ.get("NO_PROXY"), "127.0.0.1", "localhost"])),
         "no_proxy": ",".join(filter(None, [os.environ.get("no_proxy"), "127.0.0.1", "localhost"])),

@@ -377,7 +377,7 @@ class Stack:
             rest.patch("/pools/spark", {"slots": slots} | pool)
 
     def _wait_for_dags(self, rest: Rest, deadline: float) -> None:
-        wanted = {file.stem for file in (self.at.home / "dags").glob("*.py")}
+        wanted = {file.stem for file in self.at.dags.glob("*.py")}
         while True:
             for error in rest.get("/importErrors")["import_errors"]:
                 say(f"  {error['filename']} is not a valid DAG:\n{error['stack_trace']}")

@@ -16,27 +16,21 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from infra.oracle.answers import Comparison, check_answers
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-ROOT = Path(__file__).resolve().parents[2]
-for folder in (ROOT, ROOT / "spark_apps"):
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
-
-from tests.oracle.answers import Comparison, check_answers  # noqa: E402
-
-from tidegate.declarations import load_pipeline  # noqa: E402
-from tidegate.declarations.errors import UserError  # noqa: E402
-from tidegate.declarations.models import Pipeline, Query  # noqa: E402
-from tidegate.hosts.intervals import Interval, intervals_between  # noqa: E402
-from tidegate.hosts.warehouse import Warehouse  # noqa: E402
+from tidegate.declarations import load_pipeline
+from tidegate.declarations.errors import UserError
+from tidegate.declarations.models import Pipeline, Query
+from tidegate.hosts.intervals import Interval, intervals_between
+from tidegate.hosts.warehouse import Warehouse
 
 EXAMPLE = """\
 example:
-  python infra/demo/account.py dags/pipelines/flights --warehouse .tidegate/warehouse \\
+  python -m infra.demo.account dags/pipelines/flights --warehouse .tidegate/warehouse \\
       --from 2013-02-07 --to 2013-02-10 --airflow http://localhost:8080 --report .tidegate/report.html
 """
 WIDTH = 100

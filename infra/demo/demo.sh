@@ -29,7 +29,7 @@ say "4/5 The report"
 $bin/tidegate report $pipeline --warehouse "$TIDEGATE_WAREHOUSE"
 
 say "5/5 What came out"
-$bin/python infra/demo/account.py $pipeline --warehouse "$TIDEGATE_WAREHOUSE" --from "$from" --to "$to"
+$bin/python -m infra.demo.account $pipeline --warehouse "$TIDEGATE_WAREHOUSE" --from "$from" --to "$to"
 if [ "$was_running" = no ]; then
   trap - EXIT
   $bin/python infra/airflow/stack.py down

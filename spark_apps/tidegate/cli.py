@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 from datetime import timedelta
@@ -12,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.apps.completion import SHELLS, script
+from tidegate.apps.init import EXAMPLES, init
 from tidegate.apps.launcher import add_range_arguments, duration_s, guarded, instant, share
-from tidegate.apps.run import STAGES
+from tidegate.apps.run import ANSWERS, LIVE_STAGES, STAGES, stages_named
 from tidegate.declarations.errors import UserError
 
 EXIT_CODES = """exit status:
@@ -49,6 +51,23 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    init_ = _command(
+        commands,
+        "init",
+        "write a small pipeline with data of its own, and say how to run it",
+        "tidegate init shop\n  tidegate init pipelines/machines --example sensors",
+    )
+    init_.add_argument(
+        "folder", type=Path, metavar="DIR", help="a new folder; its name becomes the pipeline's (lower snake case)"
+    )
+    init_.add_argument(
+        "--example",
+        choices=tuple(EXAMPLES),
+        default="shop",
+        help="; ".join(f"{name}: {example.about}" for name, example in EXAMPLES.items()) + " (default shop)",
+    )
+    init_.set_defaults(action=lambda arguments: print(init(arguments.folder, arguments.example)))
 
     validate = _command(
         commands, "validate", "report all mistakes of a pipeline at once", "tidegate validate dags/pipelines/flights"
@@ -100,9 +119,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--stage",
         action="append",
-        choices=STAGES,
+        choices=(*STAGES, ANSWERS),
         metavar="NAME",
-        help=f"run only this stage; may be repeated: {', '.join(STAGES)}",
+        help=f"run only this stage; may be repeated: {', '.join(STAGES)}; {ANSWERS} stands for all but the last two",
     )
     run.add_argument(
         "--live",
@@ -256,6 +275,11 @@ def _plan_windows(arguments: argparse.Namespace) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    from tidegate.hosts.pyspark_files import require_whole_pyspark
+
+    require_whole_pyspark()
+    from tidegate.apps.extras import installed_stages, require_stage
+    from tidegate.apps.newest_answers import newest_answers
     from tidegate.apps.run import run
     from tidegate.declarations import load_pipeline
     from tidegate.hosts.context import RunContext
@@ -263,18 +287,25 @@ def _run(arguments: argparse.Namespace) -> None:
 
     if arguments.end is None and not arguments.live:
         raise UserError("--to is missing: give the end of the last interval, or --live to run until stopped")
+    named = stages_named(arguments.stage or ())
+    for stage in named:
+        require_stage(stage)
+    stages, lacking = installed_stages(named or (LIVE_STAGES if arguments.live else STAGES))
+    for sentence in lacking:
+        print(f"tidegate: skipped: {sentence}", file=sys.stderr)
     pipeline = load_pipeline(arguments.pipeline)
     end = arguments.end or arguments.start + timedelta(seconds=pipeline.interval_s)
     intervals = intervals_between(pipeline, arguments.start, end)
     with RunContext(pipeline, arguments.warehouse, cold_start=arguments.cold_start) as context:
         if not arguments.live:
-            run(context, intervals, arguments.stage or STAGES)
+            run(context, intervals, stages)
+            width = shutil.get_terminal_size(fallback=(80, 24)).columns
+            print(newest_answers(context.warehouse, intervals, stages, width), end="")
             return
         from tidegate.apps.live import Live
 
         end_us = None if arguments.end is None else intervals[-1].end_us
-        stages = arguments.stage or ()
-        with Live(context, intervals[0], end_us, stages, arguments.every, arguments.patience) as live:
+        with Live(context, intervals[0], end_us, named, arguments.every, arguments.patience) as live:
             live.run()
 
 

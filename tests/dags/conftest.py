@@ -25,15 +25,14 @@ def airflow_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str,
         "AIRFLOW__CORE__DAGS_FOLDER": str(PROJECT / "dags"),
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",
         "AIRFLOW_CONN_SPARK_DEFAULT": '{"conn_type": "spark", "host": "local[2]", "extra": {"deploy-mode": "client"}}',
-        "TIDEGATE_HOME": str(PROJECT),
         "TIDEGATE_WAREHOUSE": "/warehouse",
         "TIDEGATE_LANDING": "/landing",
+        "TIDEGATE_POOL": "spark",
         "TIDEGATE_PYTHON": "/venv/bin/python",
     }
     with pytest.MonkeyPatch.context() as patch:
         for name, value in variables.items():
             patch.setenv(name, value)
-        patch.syspath_prepend(str(PROJECT / "dags"))
         yield variables
 
 

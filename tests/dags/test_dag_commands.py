@@ -28,14 +28,8 @@ def rendered(dag: Any, task_id: str, interval: dict[str, datetime] = INTERVAL, *
     task = copy.copy(dag.get_task(task_id))
     values = {"from": None, "to": None, "driver_memory": "1g"} | params
     task.render_template_fields({**interval, "params": values, "dag": dag}, dag.get_template_env())
-    if hasattr(task, "bash_command"):
-        words = shlex.split(task.bash_command)
-        variables = task.env
-    else:
-        words = task._get_hook()._build_spark_submit_command(task.application)
-        variables = task.env_vars
-    lines = [f"{name}={value}" for name, value in sorted(variables.items())] + _one_option_a_line(words)
-    return "\n".join(lines).replace(str(PROJECT), "{project}") + "\n"
+    words = shlex.split(task.bash_command) if hasattr(task, "bash_command") else task.command()
+    return "\n".join(_one_option_a_line(words)).replace(str(PROJECT), "{project}") + "\n"
 
 
 def _one_option_a_line(words: list[str]) -> list[str]:

@@ -24,10 +24,22 @@ def _gate(dag: Any, task_id: str, **params: Any) -> None:
     task._pre_execute_hook({**HOUR, "params": NOTHING | params, "task": task})
 
 
-def test_a_run_that_asks_for_nothing_runs_everything(flights: Any) -> None:
-    for task in flights.tasks:
-        if task.task_id != "resample_history":
-            _gate(flights, task.task_id)
+def test_a_run_that_asks_for_nothing_runs_everything(flights: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Every gate lets its stage run, for the run's own interval; no day ends in it."""
+    from airflow.sdk.exceptions import AirflowSkipException
+    from tidegate_dags.stages import STAGES
+
+    with caplog.at_level("INFO", logger="tidegate_dags.run_range"):
+        for stage in STAGES:
+            if stage.daily:
+                with pytest.raises(AirflowSkipException, match="No day ends"):
+                    _gate(flights, stage.name)
+            else:
+                _gate(flights, stage.name)
+    due = [stage.name for stage in STAGES if not stage.daily]
+    assert {task.task_id for task in flights.tasks} == {stage.name for stage in STAGES}
+    span = "[2013-02-08T10:00, 2013-02-08T11:00)"
+    assert caplog.messages == [f"{name}: 1 interval(s) of arrival time, {span}" for name in due]
 
 
 def test_only_the_stages_that_were_asked_for_run(flights: Any) -> None:

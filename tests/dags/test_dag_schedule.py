@@ -66,6 +66,44 @@ def test_any_pipeline_gets_its_dag(airflow_home: dict[str, str], tmp_path: Path,
     assert dag.end_date is None
 
 
+def test_a_pipeline_is_found_beside_the_file_of_its_dag(
+    airflow_home: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By name in pipelines/, or by a path from that file, wherever Airflow works; a missing one is named."""
+    from airflow.dag_processing.dagbag import DagBag
+
+    (tmp_path / "dags" / "pipelines").mkdir(parents=True)
+    (tmp_path / "named").mkdir()
+    _pipeline(tmp_path / "named", "1 hour").rename(tmp_path / "dags" / "pipelines" / "other")
+    for name, argument in (("by_name", '"other"'), ("by_path", 'Path("pipelines/other")'), ("lost", '"nowhere"')):
+        text = '"""For airflow."""\nfrom pathlib import Path\nfrom tidegate_dags import build_dag\n'
+        (tmp_path / "dags" / f"{name}.py").write_text(f"{text}dag = build_dag({argument})\n")
+    monkeypatch.chdir(tmp_path)
+    for name in ("by_name", "by_path"):
+        bag = DagBag(dag_folder=str(tmp_path / "dags" / f"{name}.py"))
+        assert bag.import_errors == {}
+        arguments = bag.dags["other"].get_task("ingest").application_args
+        assert arguments[0] == str(tmp_path / "dags" / "pipelines" / "other")
+    (error,) = DagBag(dag_folder=str(tmp_path / "dags" / "lost.py")).import_errors.values()
+    assert f"there is no {tmp_path}/dags/pipelines/nowhere/pipeline.yml" in error
+
+
+def test_a_stranger_needs_no_pool_and_no_place(
+    airflow_home: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a word in the environment: one stage at a time, and the warehouse in Airflow's home."""
+    from tidegate_dags import build_dag
+
+    monkeypatch.delenv("TIDEGATE_POOL")
+    monkeypatch.delenv("TIDEGATE_WAREHOUSE")
+    dag = build_dag(_pipeline(tmp_path, "1 hour"))
+    assert dag.max_active_tasks == 1
+    for task in dag.tasks:
+        assert task.pool == "default_pool"
+        words = task.bash_command if hasattr(task, "bash_command") else " ".join(task.application_args)
+        assert f"--warehouse {airflow_home['AIRFLOW_HOME']}/tidegate/warehouse" in words
+
+
 @pytest.mark.parametrize(
     ("interval", "expected"), [("90 minutes", "1:30:00"), ("45 minutes", "0:45:00"), ("7 hours", "7:00")]
 )

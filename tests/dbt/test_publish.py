@@ -185,8 +185,7 @@ def test_seeded_defects_fail_the_right_tests_and_nothing_is_published(published:
 def by_hand(published: Published, *command: str) -> str:
     """Run a command of dbt's by the door through which analysts do; what it said."""
     door = [sys.executable, "-m", "tidegate.apps.dbt_session", str(published.home / "session.json")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([*door, *command], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run([*door, *command], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     return done.stdout
 

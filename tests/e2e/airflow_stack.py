@@ -20,7 +20,7 @@ class TemporaryStack:
     """The commands of infra/airflow/stack.py, against folders of the test."""
 
     state: Path
-    home: Path = PROJECT
+    dags: Path = PROJECT / "dags"
     port: int = 18080  # a first try; the next free one is taken
 
     @property
@@ -43,7 +43,7 @@ class TemporaryStack:
             env=inherited
             | {
                 "TIDEGATE_STATE": str(self.state),
-                "TIDEGATE_HOME": str(self.home),
+                "TIDEGATE_DAGS": str(self.dags),
                 "TIDEGATE_AIRFLOW_PORT": str(self.port),
                 "TIDEGATE_CLASS_ARCHIVE": "no",
             },

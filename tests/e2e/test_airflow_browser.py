@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,17 +18,12 @@ import pyarrow.compute as pc
 import pyarrow.dataset as dataset
 import pytest
 from airflow_stack import PROJECT, TemporaryStack
+from playwright.sync_api import sync_playwright
+from tests.tools import tool
 
 from tidegate.apps.run import STAGES
 
-playwright = pytest.importorskip("playwright.sync_api")
-CHROMIUM = os.environ.get("TIDEGATE_CHROMIUM") or shutil.which("chromium")
-
-pytestmark = [
-    pytest.mark.e2e,
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium"),
-]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 # The horizon is six hours: by the last of the six intervals the windows of the two hours before them are judged.
 FROM, TO = ("2013/02/08", "04:00"), ("2013/02/08", "09:00")
@@ -43,10 +37,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TemporaryStack]:
     """An Airflow whose warehouse knows the two hours before."""
     stack = TemporaryStack(state=tmp_path_factory.mktemp("state"), port=18180)
     stack.landing.mkdir()
-    environment = {
-        **os.environ, "TIDEGATE_HOME": str(PROJECT), "TIDEGATE_LANDING": str(stack.landing),
-        "PYTHONPATH": os.pathsep.join([str(PROJECT), str(PROJECT / "spark_apps")]),
-    }  # fmt: skip
+    environment = {**os.environ, "TIDEGATE_LANDING": str(stack.landing)}
     pipeline = str(PROJECT / "dags" / "pipelines" / "flights")
     land = [
         "infra/demo/land_flights.py",
@@ -78,8 +69,8 @@ def url(stack: TemporaryStack) -> str:
 @pytest.fixture(scope="module")
 def page(stack: TemporaryStack, url: str) -> Iterator[Any]:
     """A page of a browser that is logged in and reaches nothing but this Airflow."""
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=tool("chromium"), args=["--no-sandbox"])
         page = browser.new_context(viewport={"width": 1400, "height": 1000}).new_page()
         page.set_default_timeout(30_000)
         page.foreign = []

@@ -21,10 +21,16 @@ from airflow_stack import PROJECT, TemporaryStack
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 DAG_FILE = '''"""A pipeline of stand-ins, for Airflow."""
+import pathlib
 from tidegate_dags import build_dag
+STAND_INS = pathlib.Path(__file__).parents[1] / "stand_ins"
 dag = build_dag("probe", end="2014-01-01T00:00:00Z")
 for task in dag.tasks:
     task.retries = 0  # what fails here fails on purpose
+    if hasattr(task, "application"):
+        task.application = str(STAND_INS / pathlib.Path(task.application).name)
+    else:
+        task.bash_command = task.bash_command.replace("-m tidegate.cli", str(STAND_INS / "tidegate.py"))
 '''
 
 # Somebody else's DAG: one run for each partition of a table that is written.
@@ -75,13 +81,10 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TemporaryStack]:
     (home / "dags" / "probe.py").write_text(DAG_FILE)
     (home / "dags" / "consumer.py").write_text(CONSUMER)
     shutil.copy(PROJECT / "dags" / ".airflowignore", home / "dags")
-    apps = home / "spark_apps" / "tidegate" / "apps"
-    apps.mkdir(parents=True)
-    for stage in ("ingest", "join_aggregate", "top_k", "sample_history", "resample_history", "calibrate"):
-        (apps / f"{stage}.py").write_text(STAND_IN)
-    (home / "spark_apps" / "tidegate" / "__init__.py").touch()
-    (home / "spark_apps" / "tidegate" / "cli.py").write_text(STAND_IN)
-    stack = TemporaryStack(state=tmp_path_factory.mktemp("state"), home=home)
+    (home / "stand_ins").mkdir()
+    for name in ("ingest", "join_aggregate", "top_k", "sample_history", "resample_history", "calibrate", "tidegate"):
+        (home / "stand_ins" / f"{name}.py").write_text(STAND_IN)
+    stack = TemporaryStack(state=tmp_path_factory.mktemp("state"), dags=home / "dags")
     with stack.running():
         yield stack
 

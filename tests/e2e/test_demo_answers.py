@@ -5,54 +5,32 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from tests.oracle.answers import check_accuracy, check_answers, check_truth, read_rows
-from tests.oracle.command import ROOT, run_pipeline
-from tests.oracle.history import check_history, check_samples
-from tests.oracle.schedule import connect, expected_windows, final_windows, parquet
+from infra.oracle.answers import check_accuracy, check_answers, check_truth, read_rows
+from infra.oracle.history import check_history, check_samples
+from infra.oracle.schedule import connect, expected_windows, final_windows, parquet
+from tests.command import ROOT
+from tests.e2e.flights import FLIGHTS, NIGHT_END, NIGHT_START
 
 from tidegate.apps.history_filled import fill_answers
-from tidegate.apps.run import STAGES
-from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Output, Pipeline, Query
 from tidegate.declarations.tables import schema, tables
 
-FLIGHTS = ROOT / "dags" / "pipelines" / "flights"
-START, END = datetime(2013, 2, 8, 12, tzinfo=UTC), datetime(2013, 2, 9, tzinfo=UTC)
+START, END = NIGHT_START, NIGHT_END
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
 QUERIES = sorted(path.stem for path in (FLIGHTS / "queries").glob("*.sql"))
 STREAMS = ("departures", "landings", "weather")
 
 
 @pytest.fixture(scope="module")
-def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The feed of the afternoon on which the storm came."""
-    folder = tmp_path_factory.mktemp("landing")
-    span = ["--from", START.isoformat(), "--to", END.isoformat()]
-    program = ROOT / "infra" / "demo" / "land_flights.py"
-    subprocess.run([sys.executable, str(program), "--landing", str(folder), *span], check=True)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def warehouse(landing: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The pipeline's folder in the warehouse after ``tidegate run`` over the afternoon."""
-    root = tmp_path_factory.mktemp("warehouse")
-    # dbt's models of these tables are built by tests/dbt and by the interval that Airflow runs.
-    stages = [word for stage in STAGES if stage != "publish" for word in ("--stage", stage)]
-    run_pipeline(FLIGHTS, root, f"{START:%Y-%m-%dT%H}", f"{END:%Y-%m-%dT%H}", *stages, TIDEGATE_LANDING=landing)
-    return root / "flights"
-
-
-@pytest.fixture(scope="module")
-def pipeline() -> Pipeline:
-    """The flights as declared."""
-    return load_pipeline(FLIGHTS)
+def warehouse(night: Path) -> Path:
+    """The pipeline's folder in the warehouse after ``tidegate run`` over the night."""
+    return night / "flights"
 
 
 def test_the_demo_has_the_queries_that_are_checked_here(pipeline: Pipeline) -> None:
@@ -191,7 +169,7 @@ def test_what_history_cannot_fill_is_said(pipeline: Pipeline, warehouse: Path, q
 
 
 def test_every_table_has_every_partition_and_its_schema(pipeline: Pipeline, warehouse: Path) -> None:
-    labels = {f"interval=2013-02-08T{hour:02d}" for hour in range(12, 24)}
+    labels = {f"interval={START + timedelta(hours=hour):%Y-%m-%dT%H}" for hour in range(12)}
     for table in tables(pipeline):
         if table in ("history_passes", "history_accuracy"):  # written by intervals that end a day
             continue

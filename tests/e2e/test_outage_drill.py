@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.oracle.command import ROOT, tidegate
+from tests.command import ROOT, tidegate
 
 from tidegate.apps.report import run as write_report
 from tidegate.apps.run import STAGES, run

@@ -1,7 +1,4 @@
-"""A range in one go, interval by interval, again, or after kill -9: the same rows in every table.
-
-Over eight hours, cut unevenly; TIDEGATE_REPEAT_HOURS=48 makes it two days, hour by hour (ten minutes or so).
-"""
+"""A range in one go, interval by interval, again, or after kill -9: the same rows in every table."""
 
 from __future__ import annotations
 
@@ -11,60 +8,30 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from tests.oracle.command import ROOT
+from pyspark.sql import SparkSession
+from tests.command import run_stages
+from tests.e2e.flights import FLIGHTS, NIGHT_END, NIGHT_START, declared, land
 
-from tidegate.apps.run import STAGES, run
-from tidegate.declarations import load_pipeline
+from tidegate.apps.run import STAGES
 from tidegate.declarations.models import Pipeline
-from tidegate.hosts.context import RunContext
-from tidegate.hosts.intervals import interval_at, intervals_between
 from tidegate.hosts.warehouse import Warehouse
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
-FLIGHTS = ROOT / "dags" / "pipelines" / "flights"
-# The last hours of a day and the first of the next: the daily pass over history lies between. The horizon is 6 hours.
-HOURS = int(os.environ.get("TIDEGATE_REPEAT_HOURS", "8"))
-CUTS = [1] * HOURS if "TIDEGATE_REPEAT_HOURS" in os.environ else [1, 2, 1, 3, 1]
-START = datetime(2013, 2, 8, 17, tzinfo=UTC)
-END = START + timedelta(hours=HOURS)
+HOUR = timedelta(hours=1)
 # dbt and GX have tests of their own (tests/dbt, tests/quality); what they write is made of these tables.
 COMPUTING = tuple(stage for stage in STAGES if stage not in ("check_quality", "publish"))
-# When and how long something ran is no result.
-MEASURED = ("run_metrics",)
-
-
-@pytest.fixture(scope="module")
-def landing(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("landing")
-    program = ROOT / "infra" / "demo" / "land_flights.py"
-    span = ["--from", START.isoformat(), "--to", END.isoformat()]
-    subprocess.run([sys.executable, str(program), "--landing", str(folder), *span], check=True)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def pipeline(landing: Path) -> Pipeline:
-    before = os.environ.get("TIDEGATE_LANDING")
-    os.environ["TIDEGATE_LANDING"] = str(landing)
-    loaded = load_pipeline(FLIGHTS)
-    if before is not None:
-        os.environ["TIDEGATE_LANDING"] = before
-    return loaded
-
-
-@pytest.fixture(scope="module")
-def in_one_go(pipeline: Pipeline, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("one-go")
-    with RunContext(pipeline, root) as context:
-        run(context, intervals_between(pipeline, START, END), COMPUTING)
-    return root
+# When and how long something ran is no result; what was judged has tests of its own.
+NOT_COMPARED = ("run_metrics", "quality_results")
+# The day ends where the third part does. The horizon is 6 hours.
+CUTS = (1, 3, 6, 2)
 
 
 def contents(pipeline: Pipeline, root: Path) -> dict[tuple[str, str], list[str]]:
@@ -73,7 +40,7 @@ def contents(pipeline: Pipeline, root: Path) -> dict[tuple[str, str], list[str]]
     return {
         (table, label): [repr(row) for row in warehouse.read_arrow(table, [label]).to_pylist()]
         for table in warehouse.tables()
-        if table not in MEASURED
+        if table not in NOT_COMPARED
         for label in warehouse.labels(table)
     }
 
@@ -86,69 +53,128 @@ def assert_same(pipeline: Pipeline, one: Path, other: Path) -> None:
     assert not different, f"{len(different)} partitions differ: {shown}"
 
 
-def test_the_range_has_rows_to_compare(pipeline: Pipeline, in_one_go: Path) -> None:
-    found = contents(pipeline, in_one_go)
+def test_the_range_has_rows_to_compare(pipeline: Pipeline, night: Path) -> None:
+    found = contents(pipeline, night)
     tables = {table for (table, _), rows in found.items() if rows}
     expected = {f"events_{s.name}" for s in pipeline.streams} | {f"truth_{q.id}" for q in pipeline.queries}
     expected |= {f"answers_{q.id}" for q in pipeline.queries} | {"history_leaves", "history_samples_departures"}
     expected |= {"stream_rates", "window_plan", "query_plan", "accuracy", "history_passes"}
     expected |= {"needed_slack", "slack_plan", "width_errors", "error_width_plan"}
     assert expected <= tables
-    assert len({label for _, label in found}) == HOURS
+    assert len({label for _, label in found}) == (NIGHT_END - NIGHT_START) / HOUR
 
 
-def test_one_go_equals_several_runs_and_again(pipeline: Pipeline, in_one_go: Path, tmp_path: Path) -> None:
-    intervals = intervals_between(pipeline, START, END)
-    with RunContext(pipeline, tmp_path) as context:
-        for count in CUTS:
-            run(context, intervals[:count], COMPUTING)
-            intervals = intervals[count:]
-        assert not intervals
-        assert_same(pipeline, in_one_go, tmp_path)
-        # Old intervals again, in no order: each replaces exactly its own partitions.
-        for hour in (7, 1):
-            run(context, [interval_at(pipeline, START + timedelta(hours=hour))], COMPUTING)
-    assert_same(pipeline, in_one_go, tmp_path)
-
-
-@pytest.mark.parametrize("kills", [3, pytest.param(10, marks=pytest.mark.slow)])
-def test_kill_at_random_moments_then_a_re_run(
-    pipeline: Pipeline, landing: Path, in_one_go: Path, tmp_path: Path, kills: int
+def test_one_go_equals_several_runs_and_again(
+    spark: SparkSession, pipeline: Pipeline, night: Path, tmp_path: Path
 ) -> None:
-    """Runs of the command, each killed (with its JVM) at a random moment; a reader looks on all the time."""
-    chance = random.Random(7)
-    watching, seen = threading.Event(), []
+    start = NIGHT_START
+    for hours in CUTS:
+        run_stages(spark, pipeline, tmp_path, start, start + hours * HOUR, COMPUTING)
+        start += hours * HOUR
+    assert start == NIGHT_END
+    assert_same(pipeline, night, tmp_path)
+    # Old intervals again, in no order, one of them with the day's end: each replaces exactly its own partitions.
+    for hour in (9, 1):
+        run_stages(spark, pipeline, tmp_path, NIGHT_START + hour * HOUR, NIGHT_START + (hour + 1) * HOUR, COMPUTING)
+    assert_same(pipeline, night, tmp_path)
 
-    def watch() -> None:
-        while not watching.wait(0.02):
-            seen.append(read_everything(tmp_path))
 
-    reader = threading.Thread(target=watch)
-    reader.start()
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_two_days_in_one_go_equal_two_days_hour_by_hour(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    end = NIGHT_START + 48 * HOUR
+    pipeline = declared(land(tmp_path_factory.mktemp("landing"), NIGHT_START, end))
+    whole, hourly = tmp_path_factory.mktemp("whole"), tmp_path_factory.mktemp("hourly")
+    run_stages(spark, pipeline, whole, NIGHT_START, end, COMPUTING)
+    for hour in range(48):
+        run_stages(spark, pipeline, hourly, NIGHT_START + hour * HOUR, NIGHT_START + (hour + 1) * HOUR, COMPUTING)
+    assert_same(pipeline, whole, hourly)
+
+
+# Runs the command, and kills itself and its JVM at the n-th rename, by which what was written aside is moved in, or
+# after the n-th line that tells how far it is.
+DIES = """\
+import os, signal, sys
+kind, left = sys.argv.pop(1), int(sys.argv.pop(1))
+def dying(function):
+    def call(*arguments, **options):
+        global left
+        left -= 1
+        if left == 0:
+            os.killpg(0, signal.SIGKILL)
+        return function(*arguments, **options)
+    return call
+import tidegate.hosts.warehouse as warehouse
+from tidegate.cli import main
+from tidegate.hosts.context import RunContext
+if kind == "rename":
+    os.rename, os.replace = dying(os.rename), dying(os.replace)
+    warehouse._exchange = dying(warehouse._exchange)
+else:
+    RunContext.progress = dying(RunContext.progress)
+sys.exit(main(sys.argv[1:]))
+"""
+CHANCE = random.Random(7)
+TEN = [("rename", CHANCE.randrange(1, 150)) for _ in range(5)] + [("line", CHANCE.randrange(3, 40)) for _ in range(5)]
+
+
+@pytest.mark.parametrize(
+    "deaths", [[("rename", 30), ("line", 25)], pytest.param(TEN, marks=pytest.mark.slow)], ids=["twice", "ten times"]
+)
+def test_killed_again_and_again_then_a_re_run(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    landing: Path,
+    night: Path,
+    tmp_path: Path,
+    deaths: list[tuple[str, int]],
+) -> None:
+    """Runs of the command, each killed with its JVM at some point of its work; a reader looks on all the time."""
     stages = [word for stage in COMPUTING for word in ("--stage", stage)]
-    span = ["--from", f"{START:%Y-%m-%dT%H}", "--to", f"{END:%Y-%m-%dT%H}"]
-    words = [sys.executable, "-m", "tidegate.cli", "run", str(FLIGHTS), "--warehouse", str(tmp_path), *span, *stages]
-    environment = {**os.environ, "TIDEGATE_LANDING": str(landing), "PYTHONPATH": str(ROOT / "spark_apps")}
-    log = (tmp_path / "log").open("w")
-    try:
-        for _ in range(kills):
-            process = subprocess.Popen(words, env=environment, stdout=log, stderr=log, start_new_session=True)
-            time.sleep(chance.uniform(5.0, 25.0))
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        subprocess.run(words, env=environment, stdout=log, stderr=log, check=True)
-    finally:
-        watching.set()
-        reader.join()
-        log.close()
-    assert_same(pipeline, in_one_go, tmp_path)
-    assert len(seen) > 100
+    span = ["--from", f"{NIGHT_START:%Y-%m-%dT%H}", "--to", f"{NIGHT_END:%Y-%m-%dT%H}"]
+    words = ["run", str(FLIGHTS), "--warehouse", str(tmp_path), *span, *stages]
+    environment = {**os.environ, "TIDEGATE_LANDING": str(landing)}
+    log = tmp_path / "log"
+    with watched(tmp_path) as seen:
+        for kind, count in deaths:
+            command = [sys.executable, "-c", DIES, kind, str(count), *words]
+            with log.open("w") as out:
+                killed = subprocess.run(command, env=environment, stdout=out, stderr=out, start_new_session=True)
+            assert killed.returncode == -signal.SIGKILL, log.read_text()[-3000:]
+            assert any((tmp_path / "flights" / "_staging").iterdir()), "it died in the middle of a stage"
+        run_stages(spark, pipeline, tmp_path, NIGHT_START, NIGHT_END, COMPUTING)
+    assert_same(pipeline, night, tmp_path)
     assert sum(seen) > 100, "the reader met complete partitions while runs were killed"
     assert list((tmp_path / "flights" / "_staging").iterdir()) == []
 
 
+@contextmanager
+def watched(root: Path) -> Iterator[list[int]]:
+    """Read every file of every partition again and again meanwhile; how many files each look could read."""
+    stop, seen, failures = threading.Event(), [], []
+
+    def watch() -> None:
+        while not stop.wait(0.25):
+            try:
+                seen.append(read_everything(root))
+            except Exception as failure:
+                failures.append(failure)
+                return
+
+    reader = threading.Thread(target=watch)
+    reader.start()
+    try:
+        yield seen
+    finally:
+        stop.set()
+        reader.join()
+    assert not failures, failures
+
+
 def read_everything(root: Path) -> int:
-    """Read every file of every partition; a file that cannot be read wholly fails the test. Returns how many."""
+    """Read every file of every partition; a file that cannot be read wholly is an error. Returns how many."""
     read = 0
     for file in (root / "flights").glob("[!_]*/interval=*/*.parquet"):
         try:

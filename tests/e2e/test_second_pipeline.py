@@ -14,10 +14,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.oracle.answers import check_accuracy, check_answers, check_truth, read_rows
-from tests.oracle.command import run_pipeline, tidegate
-from tests.oracle.history import check_history, check_samples
+from infra.oracle.answers import check_accuracy, check_answers, check_truth, read_rows
+from infra.oracle.history import check_history, check_samples
+from pyspark.sql import SparkSession
+from tests.command import run_stages
 
+from tidegate.cli import main
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Pipeline
 
@@ -169,11 +171,12 @@ def counts(folder: Path) -> dict[str, int]:
 
 
 @pytest.fixture(scope="module")
-def warehouse(folder: Path, counts: dict[str, int], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def warehouse(
+    spark: SparkSession, folder: Path, counts: dict[str, int], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """The pipeline's folder in the warehouse, after a run over half an hour."""
     root = tmp_path_factory.mktemp("warehouse")
-    stages = [argument for stage in STAGES for argument in ("--stage", stage)]
-    run_pipeline(folder, root, "2024-03-01T10:00", "2024-03-01T10:30", *stages)
+    run_stages(spark, folder, root, START, END, STAGES)
     return root / "exchange"
 
 
@@ -182,10 +185,10 @@ def pipeline(folder: Path) -> Pipeline:
     return load_pipeline(folder)
 
 
-def test_the_declaration_has_no_mistakes(folder: Path) -> None:
-    run = tidegate("validate", folder)
-    assert (run.status, run.errors) == (0, "")
-    assert "2 streams and 3 queries, no mistakes" in run.output
+def test_the_declaration_has_no_mistakes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", str(folder)]) == 0
+    said = capsys.readouterr()
+    assert "2 streams and 3 queries, no mistakes" in said.out and said.err == ""
 
 
 @pytest.mark.parametrize("stream", ["trades", "quotes"])

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from tidegate.operators.accuracy import (
     accuracy_at,
@@ -20,7 +21,7 @@ from tidegate.operators.accuracy import (
     relative_error,
 )
 
-LAWS = settings(max_examples=150, deadline=None)
+LAWS = settings(max_examples=examples(150), deadline=None)
 WINNERS = pa.schema([("window_end", pa.int64()), ("event_id", pa.string())])
 VALUES = pa.schema(
     [

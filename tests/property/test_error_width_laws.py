@@ -9,10 +9,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from infra.benchmarks.error_width.panes import autoregressive
+from tests.examples import examples
 
 from tidegate.operators.accuracy import choose_share, error_bounds, widths_to_try
 
-LAWS = settings(max_examples=150, deadline=None)
+LAWS = settings(max_examples=examples(150), deadline=None)
 ERRORS = st.sampled_from([0.0, 0.01, 0.02, 0.05, 0.1, 0.3, 1.0, math.inf, math.nan])
 TOLERATED = st.sampled_from([0.0, 0.01, 0.03, 0.1, 0.5, 1.0])
 MISS_RATES = st.sampled_from([0.05, 0.1, 0.25, 0.5])

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from tidegate.declarations.models import History
 from tidegate.operators.history.bands import Bands, initial_levels, plan_levels
@@ -65,7 +66,7 @@ def band_rows(u: np.ndarray, period: np.ndarray, periods: int, bands: Bands) -> 
     return rows
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(stores())
 def test_passes_keep_their_promises(store: tuple[History, np.ndarray, np.random.Generator]) -> None:
     spec, tuples, rng = store

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.examples import examples
 
 from tidegate.operators.history.tree import (
     MAX,
@@ -97,7 +98,7 @@ class TreeMachine(RuleBasedStateMachine):
         assert len(self.tree) == len(self.model)
 
 
-TreeMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+TreeMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=20, deadline=None)
 TestTree = TreeMachine.TestCase
 
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from tidegate.operators.join_aggregate import (
     Measure,
@@ -37,7 +38,7 @@ from tidegate.operators.join_aggregate.running import Crest
 from tidegate.operators.schedule import Schedule
 
 Row = dict[str, Any]
-LAWS = settings(max_examples=80, deadline=None)
+LAWS = settings(max_examples=examples(80), deadline=None)
 
 ALONE = Spec(
     (Side("a", groups=("g0",)),),
@@ -377,7 +378,7 @@ def test_only_what_a_window_still_needs_is_held(case: tuple[Spec, Schedule, list
     assert finish(state)[0].peak_bytes == finish(whole)[0].peak_bytes
 
 
-@settings(LAWS, max_examples=40)
+@settings(LAWS, max_examples=examples(40))
 @given(cases(), st.integers(1, 9), st.lists(st.integers(0, 24), max_size=3))
 def test_sizes_of_blocks_parts_and_codebooks_change_nothing(
     case: tuple[Spec, Schedule, list[Row]], block_rows: int, cuts: list[int]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from tidegate.operators.window_sizing import Needs, QueryNeed, WindowNeed, plan
 from tidegate.operators.window_sizing.branch_and_price import least_share
@@ -70,7 +71,7 @@ def _check(needs: Needs, schedule: SlotSchedule, *, at_once: bool) -> None:
             assert gaps.max() <= needs.delay_s[q], "the longest time without a valid answer"
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), method=st.sampled_from(["dp", "ap", "exact", "joint"]))
 def test_every_schedule_keeps_its_peak_and_every_delay(seed, method):
     rng = np.random.default_rng(seed)
@@ -79,7 +80,7 @@ def test_every_schedule_keeps_its_peak_and_every_delay(seed, method):
     _check(needs, slot_schedule(needs, method, quantum_s=1.0), at_once=False)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_a_query_that_swings_on_one_window_finds_all_its_windows_at_once(seed):
     rng = np.random.default_rng(seed)
@@ -88,7 +89,7 @@ def test_a_query_that_swings_on_one_window_finds_all_its_windows_at_once(seed):
     _check(needs, slot_schedule(needs, quantum_s=1.0, single_swing=True), at_once=True)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), quantum=st.sampled_from([None, 1.0]))
 def test_joint_takes_no_more_than_the_paper_s_optimum(seed, quantum):
     rng = np.random.default_rng(seed)
@@ -161,7 +162,7 @@ def test_where_nothing_is_saved_the_plan_is_the_paper_s():
     assert plan(needs, budget).windows == plan(needs, budget, "exact").windows
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), crowded=st.booleans())
 def test_branch_and_price_proves_the_dynamic_program_s_optimum(seed, crowded):
     rng = np.random.default_rng(seed)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from tidegate.operators.accuracy import accuracy_at, hit_rate, needed_slack
 from tidegate.operators.schedule import Schedule
@@ -31,7 +32,7 @@ from tidegate.operators.top_k import (
 )
 
 Row = dict[str, Any]
-LAWS = settings(max_examples=100, deadline=None)
+LAWS = settings(max_examples=examples(100), deadline=None)
 PANE_US = 4
 
 
@@ -219,7 +220,7 @@ def test_two_runs_over_a_growing_schedule_give_the_answers_of_one(
     assert pa.concat_tables([first, second, later]).combine_chunks().equals(run(spec, schedule, rows))
 
 
-@settings(max_examples=15, deadline=None)  # each one runs the operator for every slack
+@settings(max_examples=examples(15), deadline=None)  # each one runs the operator for every slack
 @given(specs(), st.data())
 def test_needed_slack_gives_the_accuracy_of_every_slack(spec: Spec, data: st.DataObject) -> None:
     """accuracy(K) = share of the true winners with needed slack ≤ K, for every K, against the answers really given."""
@@ -245,7 +246,7 @@ def test_needed_slack_gives_the_accuracy_of_every_slack(spec: Spec, data: st.Dat
             assert np.isclose(rates[winners > 0].mean(), accuracy_at(needed, slack_us / 1e6, weights))
 
 
-SAMPLED = settings(max_examples=25, deadline=None)
+SAMPLED = settings(max_examples=examples(25), deadline=None)
 
 
 @SAMPLED

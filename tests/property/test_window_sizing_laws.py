@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
+from tests.examples import examples
 
 from tidegate.operators.window_sizing import (
     NOT_YET_US,
@@ -72,7 +73,7 @@ def test_b_support_equals_the_linear_program(whole):
         assert widths == pytest.approx(greedy_b_widths(needs, budget), rel=1e-9, abs=1e-6)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), share=st.floats(0.0, 1.6), whole=st.booleans())
 def test_every_plan_keeps_the_budget_and_its_level_s_promise(seed, share, whole):
     rng = np.random.default_rng(seed)
@@ -99,7 +100,7 @@ def test_every_plan_keeps_the_budget_and_its_level_s_promise(seed, share, whole)
                 assert (widths[needs.entry_window[mine]] >= needs.tolerable_s[mine]).all()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), share=st.floats(0.0, 1.6), quantum=st.sampled_from([1.0, 7.0, 60.0]))
 def test_live_plans_are_whole_quanta_within_the_budget(seed, share, quantum):
     rng = np.random.default_rng(seed)
@@ -116,7 +117,7 @@ def test_live_plans_are_whole_quanta_within_the_budget(seed, share, quantum):
     assert swings.any() <= (planned.support_level == "C") and planned.support_level != "C" or planned.carries(needs)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_no_common_shift_serves_more_queries(seed):
     """Slots of one period against every shift in whole seconds."""
@@ -183,7 +184,7 @@ def _bound(row, t: int, before: bool) -> int:
     return t - width
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(rows=_ROWS, initial=st.none() | st.integers(-80, 0), tick=st.sampled_from([1, 5, 7]))
 def test_bounds_equal_a_simulation(rows, initial, tick):
     rows = sorted(rows, key=lambda row: row[0])
@@ -209,7 +210,7 @@ def test_bounds_equal_a_simulation(rows, initial, tick):
     assert bounds.leave_tick_us(events, tick).tolist() == left
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(plans=_PLANS, t=st.integers(0, 100))
 def test_plans_older_than_the_widest_width_do_not_matter(plans, t):
     plans = sorted([(0, 30), *(p for p in plans if p[0] > 0)])

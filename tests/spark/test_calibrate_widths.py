@@ -119,8 +119,7 @@ def run(spark: Any, pipeline: Pipeline, tuples: Any, tmp_path_factory: pytest.Te
     """Writes the tables in passes over so many intervals each."""
 
     def in_passes(*lengths: int) -> RunContext:
-        context = RunContext(pipeline, tmp_path_factory.mktemp("warehouse"), output=io.StringIO())
-        context._spark = spark
+        context = RunContext(pipeline, tmp_path_factory.mktemp("warehouse"), output=io.StringIO(), beside=spark)
         context.warehouse.folder.mkdir(parents=True, exist_ok=True)
         intervals = intervals_between(pipeline, START, END)
         assert sum(lengths) == len(intervals)

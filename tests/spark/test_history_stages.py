@@ -6,7 +6,7 @@ import io
 import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from expectations.suites.history import least_holding
+from pyspark.sql import SparkSession
 
 from tidegate.apps import resample_history, sample_history
 from tidegate.apps.history import estimate, query_history, render
@@ -135,21 +136,16 @@ def write_events(pipeline: Pipeline, root: Path, calls: pa.Table) -> tuple[Inter
 
 
 @pytest.fixture(scope="module")
-def spark_contexts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
+def spark_contexts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], RunContext]:
     """Makes contexts on warehouses of their own, all in one Spark session."""
-    from tidegate.hosts.session import start_session
-
     pipeline = pipeline_in(tmp_path_factory.mktemp("phones"))
-    session = start_session(pipeline, "test")
 
     def context_on(root: Path) -> RunContext:
-        context = RunContext(pipeline, root, output=io.StringIO())
-        context._spark = session
+        context = RunContext(pipeline, root, output=io.StringIO(), beside=spark)
         context.warehouse.folder.mkdir(parents=True, exist_ok=True)
         return context
 
-    yield context_on
-    session.stop()
+    return context_on
 
 
 def rows_of(context: RunContext) -> dict[str, list[dict[str, object]]]:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
-from tests.oracle.command import ROOT
+from tests.command import ROOT
 
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Pipeline, to_us

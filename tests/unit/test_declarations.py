@@ -5,11 +5,13 @@ from __future__ import annotations
 import doctest
 import os
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from tidegate.declarations import load_pipeline, names, positions, units
 from tidegate.declarations.errors import DeclarationErrors
@@ -18,7 +20,10 @@ from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.positions import MAX_FILE_BYTES, Report, Source
 from tidegate.declarations.query_parser import parse_query
 from tidegate.declarations.scope import StreamSchema
+from tidegate.hosts.intervals import intervals_between
+from tidegate.hosts.sources import expected_files, matches_several
 
+HOUR = timedelta(hours=1)
 SPEC = Path(__file__).parents[1] / "spec"
 GOOD = (SPEC / "pipeline_file" / "pipeline.yml").read_text(encoding="utf-8")
 COUNT = "SELECT COUNT(*) FROM departures [1 HOUR]"
@@ -255,7 +260,7 @@ FRAGMENTS = [
 ]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(
     st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=5), max_size=25),
     st.sampled_from(["", f"{COUNT} WHERE ", "SELECT flight FROM departures [1 HOUR] ORDER BY ", "SELECT "]),
@@ -266,7 +271,7 @@ def test_any_text_is_a_query_or_mistakes(parts: list[str], prefix: str, suffix: 
     assert isinstance(query, Query) != bool(report.mistakes)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_any_pipeline_file_is_a_pipeline_or_mistakes(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -292,3 +297,43 @@ def test_any_pipeline_file_is_a_pipeline_or_mistakes(
         assert isinstance(load_pipeline(folder), Pipeline)
     except DeclarationErrors as error:
         assert error.mistakes
+
+
+def test_an_id_named_as_tidegates_own_but_for_letter_case_is_refused(tmp_path: Path) -> None:
+    root = written(tmp_path, GOOD.replace("flight_id", "Event_Id"))
+    (found,) = mistakes(root)
+    assert found.endswith(
+        "column 'Event_Id' would clash with the column 'event_id' of the stream's table; "
+        "expected 'event_id', or another name, such as 'departures_event_id'"
+    )
+
+
+@pytest.mark.parametrize("parent", ["plain", "Größe und Maß", "100%H of it", "[x] {y} *"])
+def test_a_relative_path_starts_at_the_pipelines_folder_wherever_one_stands(
+    parent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = written(tmp_path / parent)
+    landed = folder / "landing" / "departures" / "2013-02-08T10.jsonl"
+    landed.parent.mkdir(parents=True)
+    landed.write_text("{}\n")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for stand, named in ((elsewhere, folder), (folder, Path(".")), (tmp_path, Path(parent) / "flights")):
+        monkeypatch.chdir(stand)
+        pipeline = load_pipeline(named)
+        at = datetime(2013, 2, 8, 9, tzinfo=UTC)
+        found = list(expected_files(pipeline.stream("departures"), intervals_between(pipeline, at, at + 3 * HOUR)))
+        assert [[file.path for file in hour.files] for hour in found] == [[], [landed], []]
+        assert not matches_several(pipeline.stream("departures").path)
+
+
+def test_a_path_without_directives_finds_every_file_of_an_odd_folder(tmp_path: Path) -> None:
+    text = GOOD.replace("/departures/%Y-%m-%dT%H.jsonl", "/departures/*.jsonl")
+    folder = written(tmp_path / "100%H of [x]", text)
+    (folder / "landing" / "departures").mkdir(parents=True)
+    landed = folder / "landing" / "departures" / "any name.jsonl"
+    landed.write_text("{}\n")
+    pipeline = load_pipeline(folder)
+    at = datetime(2013, 2, 8, 9, tzinfo=UTC)
+    found = list(expected_files(pipeline.stream("departures"), intervals_between(pipeline, at, at + HOUR)))
+    assert [(hour.period_start_us, [file.path for file in hour.files]) for hour in found] == [(None, [landed])]

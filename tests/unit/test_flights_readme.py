@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.oracle.answers import expected_truth
-from tests.oracle.command import ROOT
+from infra.oracle.answers import expected_truth
+from tests.command import ROOT
 
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Pipeline

@@ -205,7 +205,7 @@ def _check_stream(context: RunContext, name: str, shape: Shape, entered: pa.Tabl
         return query_history(context.pipeline, context.warehouse_root, sql, START, END)
 
     if not entered.num_rows:
-        with pytest.raises(UserError, match="nothing of stream|has no history"):
+        with pytest.raises(UserError, match="is still empty|has no history"):
             ask(f"SELECT COUNT(*) FROM {name}")
         return
     numeric = [n for n, kind in shape.columns.items() if kind in ("integer", "double")]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from tidegate.operators.accuracy import DelayLaw, Needed, Promise, PromiseState, newest_law, promise_step
 from tidegate.operators.accuracy.delay_law import LEAST_TUPLES
@@ -208,7 +209,7 @@ def test_k_never_passes_the_horizon() -> None:
     assert slack_s.max() == PROMISE.horizon_s
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 39), st.booleans())
 def test_save_and_load_in_the_middle_does_not_matter(seed: int, at: int, on_average: bool) -> None:
     rng = np.random.default_rng(seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.oracle.command import ROOT
+from tests.command import ROOT
 
 from tidegate.apps.query_work import query_work
 from tidegate.declarations import load_pipeline

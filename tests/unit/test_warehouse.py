@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import subprocess
 import sys
 import textwrap
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from subprocess import PIPE
 
+import psutil  # type: ignore[import-untyped, unused-ignore]
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -132,16 +132,20 @@ def test_a_warehouse_that_is_no_folder_is_the_user_s_error(tmp_path):
         pass
 
 
-WRITER = """
-    import sys
+# For every version that it reads it forks a writer, and says the writer's process number: imports cost once.
+WRITERS = """
+    import os, signal, sys
     sys.path.insert(0, {tests!r})
     from test_warehouse import *
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     warehouse = Warehouse(Path({root!r}), a_pipeline())
-    version = int(sys.argv[1])
-    print("ready", flush=True)
-    while True:
-        version += 1
-        put(warehouse, version, 1 + version % 7, (0, 1, 2))
+    for line in sys.stdin:
+        if os.fork() == 0:
+            print(os.getpid(), flush=True)
+            version = int(line)
+            while True:
+                version += 1
+                put(warehouse, version, 1 + version % 7, (0, 1, 2))
 """
 
 
@@ -150,26 +154,25 @@ def test_kill_at_random_moments_leaves_old_or_new_and_the_next_run_repairs(tmp_p
     chance = random.Random(20131)
     warehouse = Warehouse(tmp_path, a_pipeline())
     put(warehouse, 0, 1, (0, 1, 2))
-    script = textwrap.dedent(WRITER).format(tests=str(Path(__file__).parent), root=str(tmp_path))
+    script = textwrap.dedent(WRITERS).format(tests=str(Path(__file__).parent), root=str(tmp_path))
+    command = [sys.executable, "-c", script]
     looked = 0
-    for round_ in range(12):
-        writer = subprocess.Popen(
-            [sys.executable, "-c", script, str(round_ * 10_000)],
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        )
-        assert writer.stdout is not None
-        writer.stdout.readline()
-        until = time.monotonic() + chance.uniform(0.0, 0.25)
-        while time.monotonic() < until:
-            looked += check_each(warehouse)
-        writer.send_signal(signal.SIGKILL)
-        writer.wait()
-        warehouse.recover()
-        versions = set(warehouse.read_arrow(TABLE).column("query").to_pylist())
-        assert len(versions) == 1, "a commit is carried out wholly or not at all"
-        assert list((warehouse.folder / "_staging").iterdir()) == []
-        check_each(warehouse)
+    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True, bufsize=1) as writers:
+        assert writers.stdin is not None and writers.stdout is not None
+        for round_ in range(12):
+            writers.stdin.write(f"{round_ * 10_000}\n")
+            writer = psutil.Process(int(writers.stdout.readline()))
+            until = time.monotonic() + chance.uniform(0.0, 0.25)
+            while time.monotonic() < until:
+                looked += check_each(warehouse)
+            assert writer.is_running(), "the writer must be killed while it writes"
+            writer.kill()
+            writer.wait()
+            warehouse.recover()
+            versions = set(warehouse.read_arrow(TABLE).column("query").to_pylist())
+            assert len(versions) == 1, "a commit is carried out wholly or not at all"
+            assert list((warehouse.folder / "_staging").iterdir()) == []
+            check_each(warehouse)
     assert looked > 100
 
 

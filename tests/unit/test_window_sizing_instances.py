@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from tidegate.apps.memory_ladder import needs, render
 from tidegate.apps.plan_windows import MOST_BYTES, plan_windows
@@ -206,7 +207,7 @@ def _places(value: object, path: tuple = ()) -> list[tuple]:
     return [path, *(place for key, inner in own for place in _places(inner, (*path, key)))]
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(250), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_any_mutation_is_refused_with_its_place_or_planned_within_the_budget(data):
     instance = copy.deepcopy(INSTANCE)

@@ -30,8 +30,10 @@ def backfill(
     CPU is the whole machine's, so nothing else may be at work; bringing Airflow up is not counted.
     """
     own = {key: value for key, value in os.environ.items() if not key.startswith(("AIRFLOW", "TIDEGATE", "SPARK"))}
-    own |= {"TIDEGATE_STATE": str(state), "TIDEGATE_HOME": str(project), "TIDEGATE_AIRFLOW_PORT": "18280"} | environment
-    own["PYTHONPATH"] = os.pathsep.join([str(project), str(project / "spark_apps")])
+    own |= {"TIDEGATE_STATE": str(state), "TIDEGATE_AIRFLOW_PORT": "18280"} | environment
+    # It may be another checkout than the one that this Python has installed.
+    own["PYTHONPATH"] = os.pathsep.join(str(project / folder) for folder in (".", "spark_apps", "dags"))
+    own["TIDEGATE_DBT_PROJECT"] = str(project / "dbt")
 
     def run(*words: str) -> None:
         done = subprocess.run([sys.executable, *words], cwd=project, env=own, capture_output=True, text=True)

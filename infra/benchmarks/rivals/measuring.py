@@ -71,6 +71,7 @@ def measured(engine: Engine, python: Path, job: Job, checksum: Checksum, limit_s
     _remove(Path(job.out))
     log.parent.mkdir(parents=True, exist_ok=True)
     result = Measured()
+    # The rival's Python may be another one, which has no Tidegate installed.
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'spark_apps'}:{ROOT}"} | engine.environment
     environment |= {"TMPDIR": job.scratch, "SPARK_LOCAL_DIRS": job.scratch}
     command = [str(python), "-m", engine.module, as_argument(job)]

@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from infra.benchmarks.rivals import tidegate
-from infra.benchmarks.rivals.measuring import ROOT
 from infra.benchmarks.top_k.job import SECOND_US, STREAM, Job, serve
 from infra.benchmarks.top_k.workload import Data
 
@@ -49,8 +48,7 @@ def prepare(data: Data, folder: Path) -> None:
     first, last = _span(job)
     command = [sys.executable, "-m", "tidegate.cli", "run", str(folder / "benchmark"), "--stage", "ingest"]
     command += ["--warehouse", str(folder), "--from", first.isoformat(), "--to", last.isoformat()]
-    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'spark_apps'}:{ROOT}"}
-    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
 def start(job: Job) -> Session:
@@ -59,9 +57,8 @@ def start(job: Job) -> Session:
     intervals = intervals_between(pipeline, *_span(job))
     contexts: list[RunContext] = []
     for number in range(1 + job.warm):
-        context = RunContext(pipeline, Path(job.scratch) / f"warehouse-{number}")
-        if contexts:
-            context._spark = contexts[0].spark
+        beside = contexts[0].spark if contexts else None
+        context = RunContext(pipeline, Path(job.scratch) / f"warehouse-{number}", beside=beside)
         _filled(context, job, intervals)
         contexts.append(context)
         assert context.spark

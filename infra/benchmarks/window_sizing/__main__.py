@@ -22,8 +22,8 @@ from tidegate.operators.window_sizing.planning import plan
 from tidegate.operators.window_sizing.slots import slot_schedule
 
 EXAMPLES = """examples:
-  PYTHONPATH=spark_apps:. python -m infra.benchmarks.window_sizing
-  PYTHONPATH=spark_apps:. python -m infra.benchmarks.window_sizing --only b dp joint --seeds 5
+  python -m infra.benchmarks.window_sizing
+  python -m infra.benchmarks.window_sizing --only b dp joint --seeds 5
 
 Instances: infra/benchmarks/window_sizing/instances.py; seeds 0, 1, … per row. A gap is that of the exchange memory that
 the method shares out, not of all memory, which would be smaller. "needs" are the swings of random_needs with six

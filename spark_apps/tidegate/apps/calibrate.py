@@ -83,7 +83,8 @@ def final_ends_us(
     horizon_us = pipeline.horizon_s * 1_000_000
     start_us, end_us = intervals[0].start_us - horizon_us, intervals[-1].end_us - horizon_us
     ends_us = ticks_between(start_us, end_us, round(query.every_s * 1e6))
-    return ends_us[asked(pipeline, query, ends_us, began_us)]
+    asked_us: Int64s = ends_us[asked(pipeline, query, ends_us, began_us)]
+    return asked_us
 
 
 def slack_grid_s(pipeline: Pipeline) -> np.ndarray:

@@ -14,6 +14,7 @@ from expectations.policy import DEFAULT, Policy
 from expectations.results import failures, sentence
 from expectations.site import Site
 
+from tidegate.apps.extras import require_stage
 from tidegate.apps.launcher import launch
 from tidegate.declarations.errors import UserError
 from tidegate.hosts.context import RunContext
@@ -46,6 +47,7 @@ class QualityError(UserError):
 
 def run(context: RunContext, intervals: Sequence[Interval], policy: Policy = DEFAULT) -> None:
     """Judge every interval; QualityError, after all is written, if any critical expectation failed."""
+    require_stage(STAGE)
     site = Site(context.warehouse.folder / "_docs" / "quality", context.pipeline)
     schema = context.warehouse.schema("quality_results")
     by_label = {interval.label: interval for interval in intervals}

@@ -1,4 +1,4 @@
-"""A pipeline's own copy of the dbt project: the project of the repository plus what the pipeline declares.
+"""A pipeline's own copy of the dbt project: the project that is installed plus what the pipeline declares.
 
 The copy gains sources, staging models and wide marts for the tables that the pipeline's streams and queries name, and
 two variables from which the common models build their unions. Nothing in it depends on the run: equal declarations
@@ -8,6 +8,7 @@ give equal files, so dbt parses only what changed, and the docs page is made ane
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import math
 import os
 from collections.abc import Iterable, Sequence
@@ -22,7 +23,8 @@ from tidegate.declarations.models import Pipeline, Query, Stream
 from tidegate.hosts.warehouse import Warehouse
 
 SOURCE = "warehouse"
-_TEMPLATE = Path(__file__).resolve().parents[3] / "dbt"
+# The folder dbt/ of the repository, installed as a package of data.
+_TEMPLATE = "tidegate_dbt"
 _HOPELESS_INTERVALS = 24
 _NOT_COPIED = {"target", "logs", "README.md", "__pycache__"}
 
@@ -85,8 +87,10 @@ def render_project(warehouse: Warehouse, target: Path) -> str:
 
 
 def template_folder() -> Path:
-    """The repository's dbt project, or the one that ``TIDEGATE_DBT_PROJECT`` names."""
-    folder = Path(os.environ.get("TIDEGATE_DBT_PROJECT") or _TEMPLATE)
+    """The dbt project that is installed, or the one that ``TIDEGATE_DBT_PROJECT`` names."""
+    installed = importlib.util.find_spec(_TEMPLATE)
+    folders = installed.submodule_search_locations if installed else None
+    folder = Path(os.environ.get("TIDEGATE_DBT_PROJECT") or next(iter(folders or [_TEMPLATE])))
     if not (folder / "dbt_project.yml").is_file():
         raise UserError(
             f"no dbt project in {folder}: set TIDEGATE_DBT_PROJECT to the folder that holds dbt_project.yml"
@@ -148,7 +152,7 @@ def _generated_files(warehouse: Warehouse) -> Files:
 
 
 def _merged_sources(own: Declaration, freshness: Declaration) -> Files:
-    """A source may be declared once only: the pipeline's tables join those of the repository's project."""
+    """A source may be declared once only: the pipeline's tables join those of the installed project."""
     name = "models/staging/_sources.yml"
     declared = yaml.safe_load((template_folder() / name).read_text())
     common = declared["sources"][0]

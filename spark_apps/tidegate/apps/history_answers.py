@@ -149,7 +149,8 @@ class Question:
     def _shares(self, cut: View) -> Float64s:
         """Covered length / length of each cut leaf."""
         start, end = cut.strata.start_us, cut.strata.end_us
-        return (np.minimum(end, self.end_us) - np.maximum(start, self.start_us)) / (end - start)
+        inside: Float64s = (np.minimum(end, self.end_us) - np.maximum(start, self.start_us)) / (end - start)
+        return inside
 
     def _extreme(
         self, function: str, whole: Totals, column: int, cut: View, sample: LeafSample, seen: Float64s

@@ -32,8 +32,9 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from tidegate.apps.extras import installed_stages
 from tidegate.apps.readable import format_seconds
-from tidegate.apps.run import STAGES, run
+from tidegate.apps.run import LIVE_STAGES, STAGES, run
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Query, Stream, from_us
 from tidegate.hosts import planner
@@ -101,7 +102,7 @@ class Live:
     ):
         pipeline = context.pipeline
         self.context, self.end_us, self.every_s = context, end_us, every_s
-        wanted = {*NEEDED_STAGES, *stages} if stages else {*STAGES} - {"publish"}
+        wanted = {*NEEDED_STAGES, *stages} if stages else {*installed_stages(LIVE_STAGES)[0]}
         self.stages = [stage for stage in STAGES if stage in wanted]
         self.patience = Patience(pipeline.interval_s if patience_s is None else patience_s)
         self.intake = Intake(pipeline, context.warehouse.folder / FOLDER / "intake", self._say)

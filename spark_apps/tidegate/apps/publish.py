@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 from tidegate.apps import dbt_session
 from tidegate.apps.dbt_project import render_project, spark_type
 from tidegate.apps.dbt_session import Session, SourceTable
+from tidegate.apps.extras import require_stage
 from tidegate.apps.launcher import launch
 from tidegate.declarations.errors import UserError
 from tidegate.hosts.context import RunContext
@@ -54,6 +55,7 @@ def run(context: RunContext, intervals: Sequence[Interval]) -> None:
 
     UserError that names the tests that failed; then nothing is published.
     """
+    require_stage(STAGE)
     warehouse = context.warehouse
     home = warehouse.folder / "_dbt"
     with _turn(context, home) as lock, context.stage(STAGE, intervals) as stage:
@@ -170,8 +172,6 @@ def _dbt(context: RunContext, session: Session, home: Path, lock: int) -> dict[s
 def _started(home: Path, errors: IO[str], lock: int) -> tuple[IO[str], Callable[[], int]]:
     """Start dbt anew: its output, and what waits for its status."""
     environment = {key: value for key, value in os.environ.items() if key not in _PARENTS_SPARK}
-    packages = str(Path(__file__).resolve().parents[2])
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [packages, environment.get("PYTHONPATH")]))
     command = [sys.executable, "-m", "tidegate.apps.dbt_session", str(home / "session.json")]
     process = subprocess.Popen(
         command, env=environment, cwd=home, stdout=subprocess.PIPE, stderr=errors, text=True, pass_fds=[lock]

@@ -130,4 +130,5 @@ def _now(tables: Tables, leaves: pd.DataFrame) -> pd.DataFrame:
     inside = (place >= 0) & (leaves["leaf_start"].to_numpy() < last["leaf_end"].to_numpy()[place])
     merged = leaves[inside].groupby(place[inside])["tuples"].sum()
     thinned = last.iloc[merged.index][["stream", "leaf_start", "fraction"]].assign(tuples=merged.to_numpy())
-    return pd.concat([thinned, leaves[~inside]], ignore_index=True)
+    now: pd.DataFrame = pd.concat([thinned, leaves[~inside]], ignore_index=True)
+    return now

@@ -119,11 +119,11 @@ section { padding: 1rem; margin: 1rem 0; }
 .good { color: var(--good); } .bad { color: var(--bad); } .open { color: var(--open); }
 .verdict { font-weight: 600; }
 .scroll { overflow-x: auto; max-height: 26rem; overflow-y: auto; }
-table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; min-width: 100%; }
-th, td { padding: .3rem .6rem; text-align: left; border-bottom: 1px solid var(--line); white-space: nowrap; }
+table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; min-width: 100%; }
+th, td { padding: .3rem .5rem; text-align: left; border-bottom: 1px solid var(--line); white-space: nowrap; }
 th { position: sticky; top: 0; background: var(--card); }
 td.number, th.number { text-align: right; }
-td.wide { white-space: normal; min-width: 16rem; }
+td.wide { white-space: normal; min-width: 12rem; }
 .empty { border-left: 3px solid var(--open); padding: .25rem .75rem; }
 pre { background: var(--page); border: 1px solid var(--line); border-radius: 6px; padding: .75rem; overflow-x: auto; }
 details > summary { cursor: pointer; color: var(--link); padding: .25rem 0; }
@@ -169,7 +169,7 @@ details > summary { cursor: pointer; color: var(--link); padding: .25rem 0; }
       {% for row in part.table.rows %}<tr>{% for cell in row %}<td
         {%- if part.table.columns[loop.index0] in part.table.numeric %} class="number"
         {%- elif cell[:1] == "✓" %} class="good"{% elif cell[:1] == "✗" %} class="bad"
-        {%- elif cell|length > 60 %} class="wide"{% endif %}>{{ cell }}</td>{% endfor %}</tr>
+        {%- elif cell|length > 30 %} class="wide"{% endif %}>{{ cell }}</td>{% endfor %}</tr>
       {% endfor %}
       </tbody>
     </table></div>

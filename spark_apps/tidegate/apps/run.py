@@ -18,9 +18,23 @@ STAGES = (
     "check_quality",
     "publish",
 )
+# A name for the stages that answer, and learn from the answers: all but the checks of data quality and dbt.
+ANSWERS = "answers"
+# What a live run does at an interval's end, unless it is told otherwise.
+LIVE_STAGES = STAGES[:-1]
 _INTERVALS_AT_ONCE = 96
 
 Stage = Callable[[RunContext, Sequence[Interval]], None]
+
+
+def stages_named(names: Sequence[str]) -> tuple[str, ...]:
+    """The stages that a command line names, in the order in which they run.
+
+    >>> stages_named(["top_k", "ingest"]), stages_named(["answers"])[-1]
+    (('ingest', 'top_k'), 'calibrate')
+    """
+    answering = STAGES[: STAGES.index("calibrate") + 1] if ANSWERS in names else ()
+    return tuple(stage for stage in STAGES if stage in names or stage in answering)
 
 
 def run(context: RunContext, intervals: Sequence[Interval], stages: Sequence[str]) -> None:

@@ -27,6 +27,8 @@ from typing import TYPE_CHECKING, Any
 from tidegate.apps.sql_relations import MARTS, TABLES, Relation, manifest_path, relations, require_tables
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline
+from tidegate.hosts.pyspark_files import require_whole_pyspark
+from tidegate.hosts.session import configure_quietly
 from tidegate.hosts.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -115,7 +117,7 @@ def serve(
         catalog = Catalog(spark, warehouse)
         catalog.refresh()
         jvm: Any = spark.sparkContext._jvm
-        jvm.org.apache.spark.sql.hive.thriftserver.HiveThriftServer2.startWithContext(spark._jsparkSession.sqlContext())  # type: ignore[attr-defined]
+        jvm.org.apache.spark.sql.hive.thriftserver.HiveThriftServer2.startWithContext(spark._jsparkSession.sqlContext())
         if not manifest_path(warehouse).is_file():
             say("sql: there are no marts yet: run the stage publish; they appear here without a restart")
         say(
@@ -139,9 +141,8 @@ def serve(
 def _start(pipeline: Pipeline, port: int, scratch: Path) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", HOST)
-    configuration = Path(__file__).parents[3] / "infra" / "spark" / "conf"
-    if configuration.is_dir():
-        os.environ.setdefault("SPARK_CONF_DIR", str(configuration))
+    configure_quietly()
+    require_whole_pyspark()
     from pyspark.sql import SparkSession
 
     own_scratch = f"-Djava.io.tmpdir={scratch} -Dderby.system.home={scratch}"

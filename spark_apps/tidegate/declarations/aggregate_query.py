@@ -21,6 +21,7 @@ class AggregateQuery:
     scope: Scope
     report: Report
     groups: list[GroupColumn] = field(default_factory=list)
+    group_offsets: dict[str, int] = field(default_factory=dict)
     aggregates: list[Aggregate] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     having: str | None = None
@@ -40,6 +41,8 @@ class AggregateQuery:
             if kind and name:
                 sql = typed_sql(render(node, self._slot), kind, self._slot(node) or node)
                 self.outputs.append(Output(name=name, expression=sql, type=kind))
+        if len(self.outputs) == len(select.expressions):
+            self._require_groups_shown()
         self.scope.answers = tuple(answers)
         having = select.args.get("having")
         if having is not None:
@@ -60,7 +63,16 @@ class AggregateQuery:
             column = self.scope.resolve(node, self.report)
             if column is not None and self._group_of(column) is None:
                 slot = f"g{len(self.groups)}"
+                self.group_offsets[slot] = offset_of(node)
                 self.groups.append(GroupColumn(slot=slot, alias=column.alias, column=column.name, type=column.type))
+
+    def _require_groups_shown(self) -> None:
+        """A group that the answer does not show could not be told from the others, nor compared with its truth."""
+        shown = {output.expression.strip("`") for output in self.outputs}
+        for group in self.groups:
+            if group.slot not in shown:
+                message = f"the answer does not show the group's column '{group.column}'"
+                self.report.add(self.group_offsets[group.slot], message, f"{group.column} in the SELECT list")
 
     def _group_of(self, column: ScopedColumn) -> GroupColumn | None:
         """The group column that is the same, or is equal by a join."""

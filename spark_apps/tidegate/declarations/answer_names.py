@@ -55,7 +55,7 @@ class AnswerNames:
 def given_name(item: exp.Expression, scope: Scope) -> str | None:
     """The name that an item would have, whether it may have it or not."""
     if isinstance(item, exp.Alias):
-        return item.alias
+        return str(item.alias)
     if isinstance(item, exp.Column):
         return _declared(item, scope)
     function = AGGREGATES.get(type(item))

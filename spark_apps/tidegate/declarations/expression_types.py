@@ -307,7 +307,7 @@ def render(node: exp.Expression, replace: Callable[[exp.Expression], exp.Express
                 part.set("safe", True)
         return part
 
-    return node.copy().transform(step).sql("spark", comments=False)
+    return str(node.copy().transform(step).sql("spark", comments=False))
 
 
 def column_named(name: str) -> exp.Column:

@@ -131,4 +131,4 @@ def _alias(table: exp.Table, sources: From, report: Report) -> str | None:
     if problem:
         report.add(offset, *problem)
         return None
-    return alias
+    return str(alias)

@@ -28,10 +28,26 @@ from tidegate.declarations.units import (
 from tidegate.declarations.yaml_sections import Section, compose
 
 DAY_S = 86_400
-PIPELINE_KEYS = (
-    "name", "description", "owner", "start", "interval", "tick", "horizon", "memory_budget", "process_budget",
-    "initial_slack", "promise_period", "rate_change", "partitions", "streams",
-)  # fmt: skip
+# Key → what it says, for the reference (infra/docs/reference.py).
+PIPELINE_KEYS = {
+    "name": "The name of the pipeline's folder.",
+    "description": "What the pipeline is about.",
+    "owner": "Who answers for it; the owner of the tasks in Airflow.",
+    "start": "Start of the first interval that Airflow schedules, UTC.",
+    "interval": "Length of the intervals of arrival time: one run and one partition each. Divides a day, in whole "
+    "minutes.",
+    "tick": "How often rates are measured and plans may change; every EVERY and range is a multiple of it. Divides the "
+    "interval.",
+    "horizon": "Allowed lateness: a window is final, and its truth is computed, this long after its end. A multiple of "
+    "the interval.",
+    "memory_budget": "What all windows together may hold.",
+    "process_budget": "What the JVM and its Python workers may take, measured as a whole.",
+    "initial_slack": "How long answers with a promise wait until something has been learnt. At most the horizon.",
+    "promise_period": "ERROR and ACCURACY are to be kept in 95 of 100 such periods. A multiple of the interval.",
+    "rate_change": "The relative change of a stream's rate that leads to a new plan.",
+    "partitions": "Over how many hash partitions a query is spread where one task does not suffice. 1 to 10000.",
+    "streams": "Name → stream; at least one.",
+}
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 from collections.abc import Callable
@@ -29,14 +30,43 @@ from tidegate.declarations.units import (
 from tidegate.declarations.yaml_sections import Section, read_scalar
 
 COLUMN_TYPES: tuple[str, ...] = get_args(ColumnType)
-STREAM_KEYS = (
-    "description", "format", "path", "columns", "id", "event_time", "arrival_time", "rate", "max_early", "max_late",
-    "max_width", "missing_file", "history",
-)  # fmt: skip
-COLUMN_KEYS = ("type", "description", "nullable")
-HISTORY_KEYS = (
-    "leaf", "capacity", "max_fraction", "min_fraction", "merge_leaves", "seed", "law", "reserve", "bands", "group_by",
-)  # fmt: skip
+# Key → what it says, for the reference (infra/docs/reference.py).
+STREAM_KEYS = {
+    "description": "What one tuple of the stream is.",
+    "format": "`jsonl` (one JSON object a line), `csv` (header line; no line breaks inside quotes) or `parquet`.",
+    "path": "One file or more per interval: a path with `strftime` directives (`%Y %m %d %j %H %M %S`) and wildcards, "
+    "relative to the pipeline's folder. Without directives every file is read in every interval, and its records are "
+    "told apart by their arrival time.",
+    "columns": "Name → type, or name → `{type, nullable, description}`; at least one.",
+    "id": "The column (string or integer) that identifies a record. An id that comes again within `max_late` is "
+    "refused as a duplicate.",
+    "event_time": "The column (timestamp) that says when it happened.",
+    "arrival_time": "The column (timestamp) that says when it reached the feed; or `landed`: when the file landed.",
+    "rate": "What you expect, until it has been measured.",
+    "max_early": "A record that arrives further before its event time is refused.",
+    "max_late": "A record that arrives further after its event time is refused.",
+    "max_width": "Spare memory does not widen the window beyond it. A multiple of the tick.",
+    "missing_file": "What a missing file is: an `error` of data quality, a warning (`warn`), or nothing (`ignore`).",
+    "history": "Keep what leaves the window: exact aggregates for every leaf, and a sample of the tuples.",
+}
+COLUMN_KEYS = {
+    "type": "`string`, `integer` (64 bits), `double`, `boolean`, `timestamp` or `date`.",
+    "description": "What the column says; shown in the tables' documentation.",
+    "nullable": "`false`: a record without a value is refused.",
+}
+HISTORY_KEYS = {
+    "leaf": "Length of a leaf of event time.",
+    "capacity": "How many sampled tuples the store holds.",
+    "max_fraction": "The share of tuples that is sampled when they enter.",
+    "min_fraction": "A leaf whose share falls below it loses its sample and keeps its exact aggregates.",
+    "merge_leaves": "How many consecutive leaves one pass merges into one. 2 to 10000.",
+    "seed": "Changes which tuples are sampled.",
+    "law": "How the sampled share falls with age: `exponential`, or `inverse_age` (as 1/age).",
+    "reserve": "Share of the capacity that is kept free for what enters between two passes.",
+    "bands": "How finely a pass can thin: bands of priority for every factor of two. 1 to 16.",
+    "group_by": "Columns (string, integer or boolean, with few values) for whose values exact aggregates are kept as "
+    "well.",
+}
 LANDED = "landed"
 
 
@@ -188,7 +218,11 @@ class StreamSection:
                 raise UnreadableError(
                     f"{shown(path)} names the same file for several intervals", f"{', '.join(missing)} in it as well"
                 )
-        return path if "://" in path else os.path.normpath(self.folder / path)
+        if "://" in path:
+            return path
+        # The folder is no part of the pattern: a percent sign or a bracket in its name stands for itself.
+        folder = glob.escape(str(self.folder)).replace("%", "%%")
+        return os.path.normpath(os.path.join(folder, path))
 
     def _width(self, text: str) -> int:
         seconds, tick_s = read_positive_seconds(text), self.clock.tick_s

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from typing import TypeVar
 
 import yaml
@@ -47,7 +47,7 @@ def expand_variables(text: str) -> str:
 class Section:
     """One mapping. ``known`` are the keys it may have; None: any (names chosen by the user)."""
 
-    def __init__(self, report: Report, node: yaml.Node, title: str, known: Sequence[str] | None = None):
+    def __init__(self, report: Report, node: yaml.Node, title: str, known: Collection[str] | None = None):
         self.report = report
         self.title = title
         self.offset = node.start_mark.index
@@ -59,7 +59,7 @@ class Section:
         for key_node, value_node in node.value:
             self._add(key_node, value_node, known)
 
-    def _add(self, key_node: yaml.Node, value_node: yaml.Node, known: Sequence[str] | None) -> None:
+    def _add(self, key_node: yaml.Node, value_node: yaml.Node, known: Collection[str] | None) -> None:
         offset = key_node.start_mark.index
         if not isinstance(key_node, yaml.ScalarNode):
             self.report.add(offset, "a key is not plain text", "a name")

@@ -59,15 +59,20 @@ class StageRun:
 
 @dataclass
 class RunContext:
-    """A pipeline at work on a warehouse. Use as a context manager: it stops the Spark session that it started."""
+    """A pipeline at work on a warehouse. Use as a context manager: it stops the Spark session that it started.
+
+    With ``beside``, a session of the caller's, it starts no JVM: it works in a session beside that one, and stops
+    neither.
+    """
 
     pipeline: Pipeline
     warehouse_root: Path
     output: TextIO = field(default_factory=lambda: sys.stderr)
     app: str = "run"
     cold_start: bool = False
-    _spark: SparkSession | None = None
-    _told_cold_start: bool = False
+    beside: SparkSession | None = None
+    _spark: SparkSession | None = field(default=None, init=False)
+    _told_cold_start: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self.warehouse = Warehouse(self.warehouse_root, self.pipeline)
@@ -88,18 +93,21 @@ class RunContext:
 
     def release_spark(self) -> None:
         """Stop the Spark session that was started, if one was; the next use starts another."""
-        if self._spark is not None:
+        if self._spark is not None and self.beside is None:
             self._spark.stop()
-            self._spark = None
+        self._spark = None
 
     @property
     def spark(self) -> SparkSession:
         """The Spark session, started when first asked for."""
         if self._spark is None:
-            from tidegate.hosts.session import start_session
+            from tidegate.hosts.session import session_beside, start_session
 
-            self.progress("starting Spark")
-            self._spark = start_session(self.pipeline, self.app)
+            if self.beside is not None:
+                self._spark = session_beside(self.beside, self.pipeline)
+            else:
+                self.progress("starting Spark")
+                self._spark = start_session(self.pipeline, self.app)
         return self._spark
 
     def progress(self, message: str) -> None:

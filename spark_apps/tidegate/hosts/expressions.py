@@ -187,7 +187,7 @@ def _cases(
 ) -> Value:
     given = [_value(result, schema) for _, result in branches]
     nothing = default is None or isinstance(default, exp.Null)
-    values, kind = _unified(given if nothing else [*given, _value(default, schema)])  # type: ignore[arg-type]
+    values, kind = _unified(given if nothing else [*given, _value(default, schema)])
     result: Any = pc.scalar(pa.scalar(None, kind)) if nothing else values[-1]
     for (condition, _), value in reversed(list(zip(branches, values, strict=False))):
         result = pc.if_else(pc.coalesce(_condition(condition, schema), pc.scalar(False)), value, result)

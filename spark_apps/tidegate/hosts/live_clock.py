@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 import pyarrow as pa
 
 from tidegate.declarations.models import Stream, from_us, to_us
-from tidegate.hosts.sources import pattern_unit
+from tidegate.hosts.sources import matches_several, pattern_unit
 
 _DIGITS = {"Y": 4, "m": 2, "d": 2, "j": 3, "H": 2, "M": 2, "S": 2}
 _DIRECTIVES = "".join(_DIGITS)
@@ -76,8 +76,12 @@ def landing_glob(pattern: str) -> str:
 
     >>> landing_glob("/data/%Y-%m/{x}/%d*.csv")
     '/data/*-*/\\\\{x\\\\}/**.csv'
+    >>> landing_glob("/a folder [[]x]/%H.csv")
+    '/a folder \\\\[x]/*.csv'
     """
     escaped = re.sub(r"([{},\\])", r"\\\1", pattern)
+    # Spark knows no set of one bracket, by which a name's own sign is written in a pattern.
+    escaped = re.sub(r"\[([*?\[])\]", r"\\\1", escaped)
     return re.sub(rf"%[{_DIRECTIVES}]", "*", escaped).replace("%%", "%")
 
 
@@ -144,7 +148,7 @@ def known_until(
     unit_us = unit // timedelta(microseconds=1)
     periods = {f.period_start_us for f in landed}
     newest = 2**62
-    if any(sign in stream.path for sign in "*?["):
+    if matches_several(stream.path):
         trusted = [f.period_start_us for f in landed if believable(stream, f) and f.period_start_us is not None]
         newest = max(trusted, default=since_us)
     at_us = since_us // unit_us * unit_us

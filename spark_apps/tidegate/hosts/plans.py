@@ -126,7 +126,8 @@ class PlanHistory:
 
     def active(self, query: Query, ends_us: Int64s) -> Int64s:
         """Those window ends at which the query is asked: within its DURATION, and after its streams began."""
-        return ends_us[self._asked(query, ends_us)]
+        active_us: Int64s = ends_us[self._asked(query, ends_us)]
+        return active_us
 
     def _asked(self, query: Query, ends_us: Int64s) -> np.ndarray:
         return asked(self.pipeline, query, ends_us, self.began_us)

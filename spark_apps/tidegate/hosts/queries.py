@@ -45,9 +45,8 @@ SPARK_TYPES = {
 @dataclass(frozen=True)
 class Answered:
     """The answers of a schedule's windows: the query's output columns beside ``_window_index``; for top-k also
-    ``rank``, ``event_id`` and ``_arrival_us``. ``state_peaks`` is filled once the frame has been computed.
-
-    Names that begin with an underscore cannot be a query's."""
+    ``rank``, ``_event_id`` and ``_arrival_us``. An output may bear any name that begins with a letter.
+    ``state_peaks`` is filled once the frame has been computed."""
 
     frame: DataFrame
     state_peaks: object
@@ -110,9 +109,9 @@ def _tuples(
     for slot, sql, _ in _asked(query, alias):
         if slot is None:
             kept = kept.where(F.expr(sql))
+    # A declared column may be called event_us, but none begins with an underscore.
     event_us = F.unix_micros("event_time")
     arrival_us = F.greatest(F.unix_micros("arrival_time"), event_us)
-    # With an underscore: a stream may have declared columns `event_us` and `arrival_us`.
     return kept.withColumns({"_event_us": event_us, "_arrival_us": arrival_us})
 
 
@@ -159,11 +158,7 @@ def _aggregate(
     if query.having:
         valued = valued.where(F.expr(query.having))
     outputs = (F.expr(o.expression).cast(SPARK_TYPES[o.type]).alias(o.name) for o in query.outputs)
-    return valued.select(*_about_columns(about), *outputs)
-
-
-def _about_columns(about: pa.Table) -> list[SparkColumn]:
-    return [F.col(name).alias(f"_{name}" if name == "window_index" else name) for name in about.column_names]
+    return valued.select(*_about(about), *outputs)
 
 
 def aggregate_spec(query: Query) -> join_aggregate.Spec:
@@ -384,15 +379,19 @@ def _top_k(
         best = partials.withColumn("rank", F.row_number().over(by_rank).cast("bigint")).where(F.col("rank") <= spec.k)
         ranked = best.join(F.broadcast(spark.createDataFrame(about)), "window_index")
     named = (F.col(slot).alias(name) for slot, name in _top_k_columns(query))
-    return ranked.select(*_about_columns(about), *named)
+    return ranked.select(*_about(about), *named)
+
+
+def _about(about: pa.Table) -> list[SparkColumn]:
+    """The columns that come along with an answer; the window's index by a name that no output can have."""
+    return [F.col(name).alias("_window_index" if name == "window_index" else name) for name in about.column_names]
 
 
 def _top_k_columns(query: Query) -> list[tuple[str, str]]:
     """Of the operator's columns, those that answers have, and by which names."""
-    keys = [("rank", "rank"), ("arrival_us", "_arrival_us"), ("event_id", "_event_id")]
-    if all(o.name != "event_id" for o in query.outputs):
-        keys.append(("event_id", "event_id"))
-    return [*keys, *((f"p{i}", o.name) for i, o in enumerate(query.outputs))]
+    keys = ["rank", *([] if "event_id" in {o.name for o in query.outputs} else ["event_id"])]
+    outputs = [(f"p{i}", o.name) for i, o in enumerate(query.outputs)]
+    return [*((key, key) for key in keys), ("event_id", "_event_id"), ("arrival_us", "_arrival_us"), *outputs]
 
 
 def _top_k_scans(

@@ -7,12 +7,14 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tidegate.declarations.models import Pipeline
+from tidegate.hosts.pyspark_files import require_whole_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tidegate.declarations.models import Pipeline
 
 _JVM_SHARE = 1 / 3
 _LEAST_JVM_BYTES = 512 * 2**20
@@ -23,6 +25,8 @@ _JAVA_OPTIONS = (
     "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:-UsePerfData -Duser.timezone=UTC"
 )
 _CODEGEN_PAYS_FROM_ROWS = 500_000
+# spark-defaults.conf and log4j2.properties of one machine.
+SPARK_CONF = Path(__file__).parent / "spark_conf"
 
 
 def start_session(pipeline: Pipeline, app: str) -> SparkSession:
@@ -35,10 +39,8 @@ def start_session(pipeline: Pipeline, app: str) -> SparkSession:
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     # pyarrow warns on every start without it.
     os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
-    # In a checkout, its quiet logging; an installed package leaves Spark's own configuration alone.
-    configuration = Path(__file__).parents[3] / "infra" / "spark" / "conf"
-    if configuration.is_dir():
-        os.environ.setdefault("SPARK_CONF_DIR", str(configuration))
+    configure_quietly()
+    require_whole_pyspark()
     # It says at every collected object that it closes a connection, at exit even to closed files.
     logging.getLogger("py4j").setLevel(logging.ERROR)
     from pyspark.sql import SparkSession
@@ -55,22 +57,42 @@ def start_session(pipeline: Pipeline, app: str) -> SparkSession:
             .config("spark.driver.host", "localhost")
             .config("spark.sql.warehouse.dir", os.path.join(tempfile.gettempdir(), "tidegate-spark-warehouse"))
         )
-    session = builder.config(
-        map={
-            "spark.sql.session.timeZone": "UTC",
-            "spark.sql.ansi.enabled": "true",
-            "spark.sql.shuffle.partitions": str(pipeline.partitions),
-            "spark.sql.adaptive.enabled": "false",
-            "spark.sql.execution.arrow.pyspark.enabled": "true",
-            "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-            "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
-            "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
-            "spark.sql.streaming.stopTimeout": "30s",
-            "spark.sql.streaming.metricsEnabled": "false",
-        }
-    ).getOrCreate()
+    session = builder.config(map=_settings(pipeline)).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def session_beside(session: SparkSession, pipeline: Pipeline) -> SparkSession:
+    """A session in the same JVM with Tidegate's settings, its own temporary views, and nothing to stop."""
+    beside = session.newSession()
+    for name, value in _settings(pipeline).items():
+        beside.conf.set(name, value)
+    return beside
+
+
+def _settings(pipeline: Pipeline) -> dict[str, Any]:
+    """What a session may set for itself, whatever its JVM was started with."""
+    return {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.shuffle.partitions": str(pipeline.partitions),
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+        "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
+        "spark.sql.streaming.stopTimeout": "30s",
+        "spark.sql.streaming.metricsEnabled": "false",
+    }
+
+
+def configure_quietly() -> None:
+    """Have Spark read the package's settings and log warnings only, unless the machine has a configuration of its own.
+
+    That is what ``SPARK_CONF_DIR`` names, or the folder ``conf`` of the Spark that ``SPARK_HOME`` names.
+    """
+    if not {"SPARK_CONF_DIR", "SPARK_HOME"} & os.environ.keys():
+        os.environ["SPARK_CONF_DIR"] = str(SPARK_CONF)
 
 
 def suit_to_size(spark: SparkSession, rows: int) -> None:

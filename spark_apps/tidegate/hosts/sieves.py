@@ -52,7 +52,7 @@ class Sieve:
     def rows(self, path: str) -> int:
         """How many rows there are to be read instead of the file, as far as is known."""
         kept = self.kept(path)
-        return pq.read_metadata(kept if kept.exists() else path).num_rows
+        return int(pq.read_metadata(kept if kept.exists() else path).num_rows)
 
     def worth(self, path: str) -> bool:
         """Whether a file has so many rows that it is sifted, or has been."""

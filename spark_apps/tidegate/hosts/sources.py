@@ -6,6 +6,7 @@ import csv
 import glob
 import io
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -59,18 +60,33 @@ class Expected:
 
 
 def pattern_unit(pattern: str) -> timedelta | None:
-    """How much arrival time one file of the pattern holds; None if the pattern names no time."""
+    """How much arrival time one file of the pattern holds; None if the pattern names no time.
+
+    >>> pattern_unit("/100%%H/%Y-%m-%d.csv"), pattern_unit("/100%%H/*.csv")
+    (datetime.timedelta(days=1), None)
+    """
+    directives = pattern.replace("%%", "")
     for directive, unit in _UNITS:
-        if directive in pattern:
+        if directive in directives:
             return unit
     return None
+
+
+def matches_several(pattern: str) -> bool:
+    """Whether several files may match one expansion of the pattern.
+
+    >>> matches_several("/in/%H-*.csv"), matches_several("/a folder [[]x]/%H.csv")
+    (True, False)
+    """
+    return any(sign in re.sub(r"\[[*?\[]\]", "", pattern) for sign in "*?[")
 
 
 def expected_files(stream: Stream, intervals: Sequence[Interval]) -> Iterator[Expected]:
     """Every file name that the stream's pattern asks for in the intervals' range, with the files that are there."""
     unit = pattern_unit(stream.path)
     if unit is None:
-        yield Expected(stream.path, None, tuple(_listed(stream.path, None, None)))
+        pattern = stream.path.replace("%%", "%")
+        yield Expected(pattern, None, tuple(_listed(pattern, None, None)))
         return
     start, end = intervals[0].start, intervals[-1].end
     instant = start - (start - EPOCH) % unit

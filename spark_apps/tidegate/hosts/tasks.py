@@ -13,7 +13,7 @@ from tidegate.operators import join_aggregate
 from tidegate.operators.schedule import Schedule
 
 
-class PeakPerPartition(AccumulatorParam):
+class PeakPerPartition(AccumulatorParam[dict[int, int]]):
     """Partition → largest number reported; a task that runs twice counts once."""
 
     def zero(self, value: dict[int, int]) -> dict[int, int]:

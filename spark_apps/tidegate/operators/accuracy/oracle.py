@@ -57,4 +57,4 @@ def _value_error(answer: Any, true: Any) -> float:
         return 0.0
     if answer is None or true is None or isinstance(true, str) or true == 0:
         return 1.0
-    return abs(answer - true) / abs(true)
+    return float(abs(answer - true) / abs(true))

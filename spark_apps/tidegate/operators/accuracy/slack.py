@@ -68,7 +68,8 @@ def needed_slack_on_grid(errors: Float64s, grid_s: Float64s, tolerated: float) -
         raise ValueError("grid_s must hold at least one K and ascend")
     stays_within = np.logical_and.accumulate((errors <= tolerated)[:, ::-1], axis=1)[:, ::-1]
     first = (~stays_within).sum(axis=1)
-    return grid_s[np.minimum(first, len(grid_s) - 1)]
+    needed_s: Float64s = grid_s[np.minimum(first, len(grid_s) - 1)]
+    return needed_s
 
 
 def accuracy_at(needed_s: Float64s, slack_s: float, weights: Float64s | None = None) -> float:

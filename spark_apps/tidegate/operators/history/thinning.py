@@ -206,7 +206,7 @@ def _times(times: list[object], extremes: list[float | None], parts: Parts, leas
     found: list[object] = []
     for low, high in parts:
         known = [(v if least else -v, times[i]) for i, v in enumerate(extremes[low:high], low) if v is not None]
-        found.append(min(known)[1] if known else None)  # type: ignore[type-var]
+        found.append(min(known)[1] if known else None)
     return found
 
 

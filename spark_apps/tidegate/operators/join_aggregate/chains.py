@@ -66,13 +66,18 @@ def rank(bounds_us: Int64s, times_us: Int64s) -> Int64s:
     """How many of the ascending bounds are at most each time. **Cost**: O(1) each if the bounds are evenly spaced."""
     steps = np.diff(bounds_us)
     if len(steps) > 1 and steps[0] > 0 and (steps == steps[0]).all():
-        ranks = times_us - (bounds_us[0] - steps[0])
+        ranks: Int64s = times_us - (bounds_us[0] - steps[0])
         ranks //= steps[0]
-        return np.clip(ranks, 0, len(bounds_us), out=ranks)
+        np.clip(ranks, 0, len(bounds_us), out=ranks)
+        return ranks
     if len(steps) > 2 and steps[1] > 0 and (steps[1:] == steps[1]).all():  # the first is BEFORE_ALL_US
-        return rank(bounds_us[1:], times_us) + (times_us >= bounds_us[0])
+        ranks = rank(bounds_us[1:], times_us)
+        ranks += times_us >= bounds_us[0]
+        return ranks
     if len(steps) > 2 and steps[0] > 0 and (steps[:-1] == steps[0]).all():  # the last is NEVER_US
-        return rank(bounds_us[:-1], times_us) + (times_us >= bounds_us[-1])
+        ranks = rank(bounds_us[:-1], times_us)
+        ranks += times_us >= bounds_us[-1]
+        return ranks
     return np.asarray(np.searchsorted(bounds_us, times_us, side="right"))
 
 

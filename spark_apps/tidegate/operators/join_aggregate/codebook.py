@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -65,7 +66,7 @@ class Codebook:
             return book, np.append(known, NULL)[int64s(encoded.indices.cast(pa.int64()).fill_null(len(known)))]
         return book, known[encoded.indices.to_numpy()]
 
-    def _looked_up(self, column: npt.NDArray, least: int, most: int) -> tuple[Codebook, Int64s]:
+    def _looked_up(self, column: npt.NDArray[Any], least: int, most: int) -> tuple[Codebook, Int64s]:
         code_at = np.full(most - least + 1, NULL, dtype=np.int64)
         known = int64s(self.values)
         near = np.flatnonzero((known >= least) & (known <= most))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -45,7 +46,7 @@ def split(values: Int64s | Float64s) -> dict[Part, Int64s | Float64s]:
     return _split_integers(values) if values.dtype == np.int64 else _split_doubles(np.asarray(values, np.float64))
 
 
-def _split_integers(values: npt.NDArray) -> dict[Part, Int64s | Float64s]:
+def _split_integers(values: npt.NDArray[Any]) -> dict[Part, Int64s | Float64s]:
     if max(-int(values.min()), int(values.max())) <= _LOW:
         return {0: values} if values.any() else {}
     high, low = values >> PART_BITS, values & _LOW

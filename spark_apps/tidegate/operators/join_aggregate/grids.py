@@ -61,7 +61,7 @@ class PairGrid:
         laid_out = (len(self._laid_out) + self.groups) * self.windows
         return CELL_NS * len(self) * self.windows + CHANGE_NS * changes + LAID_OUT_NS * laid_out <= ROW_NS * rows
 
-    def sums(self, left: npt.NDArray, right: npt.NDArray) -> npt.NDArray:
+    def sums(self, left: npt.NDArray[Any], right: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Σ left · right, columns of the two relations, for each group and each window."""
         of_wide, of_other = (right, left) if self._wide else (left, right)
         other = self.sides[1 - self._wide]
@@ -131,7 +131,7 @@ class PairGrid:
         for begin in range(0, len(order), size):
             yield order[begin : begin + size]
 
-    def _added(self, entries: npt.NDArray, group: Int64s, column: Int64s, columns: int) -> Any:
+    def _added(self, entries: npt.NDArray[Any], group: Int64s, column: Int64s, columns: int) -> Any:
         """The matrix that multiplies columns of cells with the entries and adds them up by group."""
         # Most queries do without these imports, which take half a second.
         from scipy.sparse import coo_array
@@ -139,7 +139,7 @@ class PairGrid:
         return coo_array((entries, (group, column)), shape=(self.groups, columns))
 
 
-def _narrow(numbers: Int64s, limit: int) -> npt.NDArray:
+def _narrow(numbers: Int64s, limit: int) -> npt.NDArray[Any]:
     """Numbers below the limit, if possible in 16 bits: these are sorted by counting."""
     return numbers.astype(np.uint16) if limit <= 1 << 16 else numbers
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -70,7 +71,7 @@ class Histories:
         result[ends] = self.windows - self.window[ends]
         return result
 
-    def spread(self, column: npt.NDArray, histories: Int64s) -> npt.NDArray:
+    def spread(self, column: npt.NDArray[Any], histories: Int64s) -> npt.NDArray[Any]:
         """[histories, windows]: a column of the rows of some histories, with a value for every window."""
         rows, _ = self.rows_of(histories)
         return np.repeat(column[rows], self.lasting[rows]).reshape(-1, self.windows)

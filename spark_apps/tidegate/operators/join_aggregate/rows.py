@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +52,7 @@ def rows_for(marks: Sequence[Int64s], histories: int, windows: int) -> tuple[Int
     return first, ordered[new] % windows, rows
 
 
-def added(rows: Int64s, values: npt.NDArray, size: int) -> Int64s:
+def added(rows: Int64s, values: npt.NDArray[Any], size: int) -> Int64s:
     """Values added up by row, exactly (modulo 2^64)."""
     if not len(values):
         return np.zeros(size, dtype=np.int64)
@@ -88,4 +89,5 @@ def extreme_over(function: str, begin: Int64s, end: Int64s, values: Int64s, size
         lower, half = levels[upper - 1], 1 << (upper - 1)
         pick(lower, levels[upper], out=lower)
         pick(lower[half:], levels[upper][:-half], out=lower[half:])
-    return levels[0]
+    whole: Int64s = levels[0]
+    return whole

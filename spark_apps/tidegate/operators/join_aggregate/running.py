@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -175,8 +176,8 @@ class _Totals:
         return running(changes, self._first)
 
 
-def _parts(flow: Flow, measures: Sequence[Measure]) -> dict[tuple[str, Part], npt.NDArray]:
-    found: dict[tuple[str, Part], npt.NDArray] = {}
+def _parts(flow: Flow, measures: Sequence[Measure]) -> dict[tuple[str, Part], npt.NDArray[Any]]:
+    found: dict[tuple[str, Part], npt.NDArray[Any]] = {}
     for measure in measures:
         slot = measure.slot
         if slot in flow.nulls and flow.nulls[slot].any():

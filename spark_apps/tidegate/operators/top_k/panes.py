@@ -60,7 +60,8 @@ def contenders(
 
 def kth_best(unit: Int64s, units: int, merit: Floats, k: int) -> Floats:
     """float64[units], merit of the k-th best of each unit, −inf where there are fewer."""
-    return _least_merits(unit, units, None, 1, merit, k)[0]
+    least: Floats = _least_merits(unit, units, None, 1, merit, k)[0]
+    return least
 
 
 def _of_each(least: Floats, unit: Int64s, level: Int64s | None) -> Floats:

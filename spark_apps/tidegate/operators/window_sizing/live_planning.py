@@ -46,7 +46,8 @@ class LivePlan:
         exchange = self.slot_s * byte_rate
         if not exchange.any():
             return static
-        return static + exchange * (self._ramps_bytes(byte_rate) / exchange.sum())
+        held: Floats = static + exchange * (self._ramps_bytes(byte_rate) / exchange.sum())
+        return held
 
     def peak_bytes(self, byte_rate: Floats) -> float:
         """The most bytes held at any time at these byte rates."""

@@ -60,7 +60,8 @@ class SlotSchedule:
         if self.slot_s[window] <= 0:
             return np.full(t.shape, self.static_s[window])
         to_end = np.mod(self.slot_offset_s[window] + self.slot_s[window] - t, self.period_s[window])
-        return self.static_s[window] + np.maximum(self.slot_s[window] - to_end, 0.0)
+        width_s: Floats = self.static_s[window] + np.maximum(self.slot_s[window] - to_end, 0.0)
+        return width_s
 
 
 def slot_schedule(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import html
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,8 @@ from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException as AnyHTTPException
+
+from tidegate_dags.places import warehouse
 
 PREFIX = "/tidegate"
 
@@ -42,11 +43,6 @@ body{font:16px/1.5 system-ui;margin:2rem auto;padding:0 1rem;max-width:46rem;col
 a{color:LinkText}.good{color:var(--good)}.bad{color:var(--bad)}.open{color:var(--open)}.scroll{overflow-x:auto}
 table{border-collapse:collapse}th,td{padding:.25rem .75rem .25rem 0;text-align:left;border-bottom:1px solid var(--line)}
 """
-
-
-def warehouse() -> Path:
-    """The folder that holds one folder per pipeline."""
-    return Path(os.environ["TIDEGATE_WAREHOUSE"])
 
 
 def documents(pipeline: str) -> Path:
@@ -145,7 +141,7 @@ def _promise(one: dict[str, Any]) -> str:
 
 
 def _alerts(pipeline: str) -> str:
-    """The newest alerts, as dags/tidegate_dags/alerts.py recorded them."""
+    """The newest alerts, as alerts.py recorded them."""
     try:
         lines = (documents(pipeline) / "alerts.jsonl").read_text(encoding="utf-8").splitlines()
         alerts = [json.loads(line) for line in lines[-ALERTS_SHOWN:]]

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.oracle.answers import (
+from infra.oracle.answers import (
     accuracy_of,
     check_accuracy,
     check_answers,
@@ -19,7 +19,7 @@ from tests.oracle.answers import (
     expected_truth,
     relative_error,
 )
-from tests.oracle.schedule import expected_windows, multiples
+from infra.oracle.schedule import expected_windows, multiples
 
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Pipeline

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from tests.oracle.answers import Comparison, Row, compare, read_rows
-from tests.oracle.schedule import lower_bounds, rows
+from infra.oracle.answers import Comparison, Row, compare, read_rows
+from infra.oracle.schedule import lower_bounds, rows
 
 from tidegate.declarations.models import Pipeline, Stream
 
@@ -113,6 +113,6 @@ def check_samples(pipeline: Pipeline, stream: Stream, folder: Path, start: datet
         if not row["u"] < row["fraction"]
     ]
     counts = rows(folder, f"SELECT sum(sampled) FROM {{t}} WHERE stream = '{stream.name}'", "history_leaves")
-    if counts and counts[0][0] != len(ids):
+    if counts and (counts[0][0] or 0) != len(ids):
         comparison.differences.append(f"the leaves say {counts[0][0]} sampled tuples, the samples hold {len(ids)}")
     return comparison

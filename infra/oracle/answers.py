@@ -1,7 +1,7 @@
 """The answers themselves, by DuckDB: every window against every tuple, straight from the definition of a query.
 
 The one source of tuples are the tables ``events_<stream>``: what was refused is the business of other tests. Times of
-answers come from :mod:`tests.oracle.schedule`, which recomputes them from the plans.
+answers come from :mod:`infra.oracle.schedule`, which recomputes them from the plans.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import sqlglot
+from infra.oracle.schedule import ExpectedWindow, connect, expected_windows, final_windows, parquet
 from sqlglot import exp
-from tests.oracle.schedule import ExpectedWindow, connect, expected_windows, final_windows, parquet
 
 from tidegate.declarations.models import Pipeline, Query
 
@@ -67,7 +67,7 @@ def arrow(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
 
 
 def register(connection: duckdb.DuckDBPyConnection, query: Query, windows: Sequence[ExpectedWindow]) -> None:
-    """Put the windows into a table ``windows``: window_end, visible_until, coverage, lower_<alias>."""
+    """Put the windows into a table ``oracle_windows``: window_end, visible_until, coverage, lower_<alias>."""
     utc = pa.timestamp("us", tz="UTC")
     columns = {
         "window_end": pa.array([w.window_end for w in windows], utc),
@@ -78,7 +78,7 @@ def register(connection: duckdb.DuckDBPyConnection, query: Query, windows: Seque
             for alias in (w.alias for w in query.windows)
         },
     }
-    connection.register("windows", pa.table(columns))
+    connection.register("oracle_windows", pa.table(columns))
 
 
 def aggregate_sql(query: Query, folder: Path) -> str:
@@ -94,8 +94,8 @@ def aggregate_sql(query: Query, folder: Path) -> str:
         name = quoted(alias)
         joins.append(
             f"""JOIN ({tuples}) AS {name}
-              ON {name}.event_time >= windows.lower_{alias} AND {name}.event_time < windows.window_end
-             AND greatest({name}.arrival_time, {name}.event_time) <= windows.visible_until"""
+              ON {name}.event_time >= oracle_windows.lower_{alias} AND {name}.event_time < oracle_windows.window_end
+             AND greatest({name}.arrival_time, {name}.event_time) <= oracle_windows.visible_until"""
         )
     for join_class in query.join_classes:
         (first_alias, first_column), *others = join_class.columns
@@ -119,17 +119,17 @@ def aggregate_sql(query: Query, folder: Path) -> str:
     outputs = ", ".join(f"{duck(o.expression)} AS {quoted(o.name)}" for o in query.outputs)
     newline = "\n"
     return f"""
-    WITH totals AS (
-      SELECT windows.window_end{"".join(", " + g for g in groups)}, {", ".join(totals)}
-      FROM windows
+    WITH oracle_totals AS (
+      SELECT oracle_windows.window_end{"".join(", " + g for g in groups)}, {", ".join(totals)}
+      FROM oracle_windows
       {newline.join(joins)}
       WHERE {" AND ".join(on_keys) or "TRUE"}
       GROUP BY ALL
-    ), slots AS (
-      SELECT windows.window_end{"".join(", totals." + g for g in group_slots)}, {", ".join(slots)}
-      FROM windows {side} totals ON totals.window_end = windows.window_end
+    ), oracle_slots AS (
+      SELECT oracle_windows.window_end{"".join(", oracle_totals." + g for g in group_slots)}, {", ".join(slots)}
+      FROM oracle_windows {side} oracle_totals ON oracle_totals.window_end = oracle_windows.window_end
     )
-    SELECT window_end, {outputs} FROM slots WHERE {duck(query.having) if query.having else "TRUE"}
+    SELECT window_end, {outputs} FROM oracle_slots WHERE {duck(query.having) if query.having else "TRUE"}
     """
 
 
@@ -145,10 +145,10 @@ def top_k_sql(query: Query, folder: Path) -> str:
     SELECT * FROM (
       SELECT window_end, tuples.event_id, {", ".join(outputs)},
              row_number() OVER (PARTITION BY {parts} ORDER BY {order}) AS rank
-      FROM windows
+      FROM oracle_windows
       JOIN (SELECT * FROM {parquet(folder, f"events_{window.stream}")} WHERE {predicate}) AS tuples
-        ON tuples.event_time >= windows.lower_{window.alias} AND tuples.event_time < windows.window_end
-       AND greatest(tuples.arrival_time, tuples.event_time) <= windows.visible_until
+        ON tuples.event_time >= oracle_windows.lower_{window.alias} AND tuples.event_time < oracle_windows.window_end
+       AND greatest(tuples.arrival_time, tuples.event_time) <= oracle_windows.visible_until
     ) WHERE rank <= {query.limit}
     """
 

@@ -1,14 +1,27 @@
-"""``tidegate`` as a user runs it: another process, its own Spark."""
+"""``tidegate`` as a user runs it: another process, its own Spark. And the same stages in this process."""
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-ROOT = Path(__file__).resolve().parents[2]
+from tidegate.apps.run import run
+from tidegate.declarations import load_pipeline
+from tidegate.declarations.models import Pipeline
+from tidegate.hosts.context import RunContext
+from tidegate.hosts.intervals import intervals_between
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT_S = 900
 
 
@@ -25,8 +38,7 @@ def tidegate(*arguments: str | Path, **environment: str | Path) -> Run:
     """Run the command line with these arguments; more environment by keyword."""
     command = [sys.executable, "-m", "tidegate.cli", *map(str, arguments)]
     given = {name: str(value) for name, value in environment.items()}
-    path = os.pathsep.join(p for p in (str(ROOT / "spark_apps"), os.environ.get("PYTHONPATH", "")) if p)
-    env = {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, **given}
+    env = {**os.environ, "PYSPARK_PYTHON": sys.executable, **given}
     done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=ROOT, timeout=TIMEOUT_S, check=False)
     return Run(done.returncode, done.stdout, done.stderr)
 
@@ -38,3 +50,19 @@ def run_pipeline(
     run = tidegate("run", pipeline, "--warehouse", warehouse, "--from", start, "--to", end, *options, **environment)
     assert run.status == 0, f"tidegate run ended with {run.status}:\n{run.errors[-6000:]}"
     return run
+
+
+def run_stages(
+    spark: SparkSession,
+    pipeline: Pipeline | Path,
+    warehouse: Path,
+    start: datetime,
+    end: datetime,
+    stages: Sequence[str],
+) -> str:
+    """What ``tidegate run`` does, in the JVM of this test run; what it said while it worked."""
+    declared = load_pipeline(pipeline) if isinstance(pipeline, Path) else pipeline
+    said = io.StringIO()
+    with RunContext(declared, warehouse, output=said, beside=spark) as context:
+        run(context, intervals_between(declared, start, end), stages)
+    return said.getvalue()

@@ -1,0 +1,125 @@
+"""How a stage is submitted to Spark: by the connection's word, or without a connection, and what becomes of its end."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CONNECTION = "AIRFLOW_CONN_SPARK_DEFAULT"
+
+
+@pytest.fixture
+def submission(airflow_home: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A stage whose application says its arguments and ends with the status that it is given."""
+    from airflow.sdk import DAG
+    from tidegate_dags.submission import SparkSubmission
+
+    monkeypatch.setenv("TIDEGATE_PYTHON", str(tmp_path / "bin" / "python"))
+    application = tmp_path / "application.py"
+    with DAG("shop"):
+        return SparkSubmission(task_id="ingest", application=str(application), application_args=["a b"],
+                               conf={"spark.driver.memory": "1g"})  # fmt: skip
+
+
+def _connect(monkeypatch: pytest.MonkeyPatch, **connection: Any) -> None:
+    monkeypatch.setenv(CONNECTION, json.dumps(connection))
+
+
+def test_without_a_connection_it_runs_here(submission: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(CONNECTION)
+    monkeypatch.delenv("TIDEGATE_SPARK_MASTER", raising=False)
+    assert submission.command() == [
+        "spark-submit", "--master", "local[2]", "--conf", "spark.driver.memory=1g", "--name", "shop.ingest",
+        submission.application, "a b",
+    ]  # fmt: skip
+    monkeypatch.setenv("TIDEGATE_SPARK_MASTER", "local[8]")
+    assert submission.command()[:3] == ["spark-submit", "--master", "local[8]"]
+
+
+@pytest.mark.parametrize(
+    ("connection", "master"),
+    [
+        ({"conn_type": "spark", "host": "yarn"}, "yarn"),
+        ({"conn_type": "spark", "host": "spark://there", "port": 7077}, "spark://there:7077"),
+        ({"conn_type": "spark", "host": "there", "port": 7077}, "spark://there:7077"),
+        ({"conn_type": "k8s", "host": "there", "port": 443}, "k8s://there:443"),
+    ],
+)
+def test_the_master_is_the_connections(
+    submission: Any, monkeypatch: pytest.MonkeyPatch, connection: dict[str, Any], master: str
+) -> None:
+    """Written into the host, or apart, as the form and the URI of Airflow have it."""
+    _connect(monkeypatch, **connection)
+    assert submission.command()[1:3] == ["--master", master]
+
+
+def test_extras_of_the_connection(submission: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = {"deploy-mode": "cluster", "queue": "night", "namespace": "spark", "rest-port": 1}
+    _connect(monkeypatch, conn_type="spark", host="spark://there:7077", extra=extra)
+    line = " ".join(submission.command())
+    assert "--deploy-mode cluster --queue night" in line
+    assert "--conf spark.kubernetes.namespace=spark" in line
+    assert "--conf spark.standalone.submit.waitAppCompletion=true" in line, "the task ends when the application does"
+
+
+def test_a_connection_names_no_other_program(submission: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    _connect(monkeypatch, conn_type="spark", host="local", extra={"spark-binary": "/bin/sh"})
+    with pytest.raises(AirflowFailException, match="spark-binary is '/bin/sh'; expected one of spark-submit"):
+        submission.command()
+
+
+def _stand_in(folder: Path, status: int) -> None:
+    """A spark-submit beside TIDEGATE_PYTHON: writes down what it was given, and ends with a status."""
+    program = folder / "bin" / "spark-submit"
+    program.parent.mkdir()
+    said = folder / "said.json"
+    program.write_text(
+        f"#!{sys.executable}\nimport json, os, sys\n"
+        f"json.dump([sys.argv[1:], dict(os.environ)], open({str(said)!r}, 'w'))\nsys.exit({status})\n"
+    )
+    program.chmod(0o700)
+
+
+def test_the_program_beside_the_python_that_has_tidegate_is_run(
+    submission: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With workers that run this Python and with quiet settings, unless the environment names others."""
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_CONF_DIR", "SPARK_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    _stand_in(tmp_path, 0)
+    submission.execute({})
+    words, environment = json.loads((tmp_path / "said.json").read_text())
+    assert words == submission.command()[1:]
+    assert environment["PYSPARK_PYTHON"] == environment["PYSPARK_DRIVER_PYTHON"] == str(tmp_path / "bin" / "python")
+    assert (Path(environment["SPARK_CONF_DIR"]) / "log4j2.properties").is_file()
+
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
+    submission.execute({})
+    words, environment = json.loads((tmp_path / "said.json").read_text())
+    assert environment["PYSPARK_PYTHON"] == "/opt/python"
+    assert "SPARK_CONF_DIR" not in environment, "a Spark of its own has settings of its own"
+
+
+def test_on_a_cluster_the_settings_of_one_machine_do_not_apply(
+    submission: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    _connect(monkeypatch, conn_type="spark", host="yarn")
+    _stand_in(tmp_path, 0)
+    submission.execute({})
+    assert "SPARK_CONF_DIR" not in json.loads((tmp_path / "said.json").read_text())[1]
+
+
+def test_a_failure_of_the_application_is_one_of_the_task(submission: Any, tmp_path: Path) -> None:
+    from airflow.sdk.exceptions import AirflowException
+
+    _stand_in(tmp_path, 2)
+    with pytest.raises(AirflowException, match="ingest ended with status 2"):
+        submission.execute({})

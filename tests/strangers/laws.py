@@ -1,0 +1,296 @@
+"""The laws that every stranger's pipeline must keep. Each yields what breaks it, in words that name where to look."""
+
+from __future__ import annotations
+
+import contextlib
+import html.parser
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+from infra.oracle.answers import Comparison, check_accuracy, check_answers, check_truth, read_rows
+from infra.oracle.history import check_history, check_samples, entered
+from infra.oracle.schedule import connect, final_windows, parquet
+from tests.strangers.machine import World
+from tests.strangers.reading import Reading, read_stream
+
+from tidegate.declarations.errors import UserError
+from tidegate.declarations.models import Pipeline, Query, Stream
+from tidegate.hosts.warehouse import Warehouse
+
+Law = Callable[[World], Iterable[str]]
+SHOWN = 5
+MEASURED = ("run_metrics", "quality_results")
+"""Tables that say when and how long something ran, or that only the first warehouse has."""
+
+
+def every_record_is_in_exactly_one_table(world: World) -> Iterator[str]:
+    """Events and quarantine together hold each record of the files once, accepted or refused for the right reason."""
+    refused: dict[str, Counter[str]] = {}
+    for row in read_rows(world.tables, "quarantine"):
+        refused.setdefault(row["stream"], Counter())[row["reason"]] += 1
+    for stream in world.pipeline.streams:
+        reading = read_stream(world.pipeline, stream, world.start, world.case.intervals)
+        events = read_rows(world.tables, f"events_{stream.name}")
+        expected, actual = Counter(reading.reasons()), refused.get(stream.name, Counter())
+        if expected != actual:
+            yield f"{stream.name}: quarantine has {dict(actual)}, expected {dict(expected)}"
+        wanted = Counter((r.identity, r.event, r.arrival) for r in reading.accepted)
+        found = Counter((row["event_id"], row["event_time"], row["arrival_time"]) for row in events)
+        if wanted != found:
+            lost, extra = list((wanted - found).elements()), list((found - wanted).elements())
+            yield f"{stream.name}: {len(lost)} records lost {lost[:SHOWN]}, {len(extra)} too many {extra[:SHOWN]}"
+        else:
+            yield from _values_differ(stream, reading, events)
+
+
+def _values_differ(stream: Stream, reading: Reading, events: list[dict[str, Any]]) -> Iterator[str]:
+    """Accepted tuples hold what the files hold."""
+    roles = {stream.id, stream.event_time, stream.arrival_time}
+    names = [c.name for c in stream.columns if c.name not in roles]
+    # Copies of one id that are accepted in turn differ by their times.
+    by_key = {(r.identity, r.event, r.arrival): r.values for r in reading.accepted}
+    for row in events:
+        values = by_key[row["event_id"], row["event_time"], row["arrival_time"]]
+        for name in names:
+            if values[name] != row[name]:
+                yield f"{stream.name}: {row['event_id']}: {name} is {row[name]!r}, the file has {values[name]!r}"
+                return
+
+
+def answers_equal_brute_force(world: World) -> Iterator[str]:
+    """At coverage 1 the exact answer, below it the scaled one, at the instants that the plans name."""
+    yield from _queries(world, check_answers)
+
+
+def truth_equals_brute_force(world: World) -> Iterator[str]:
+    """The truth is the answer over whole ranges and all tuples within the horizon."""
+    yield from _queries(world, check_truth)
+
+
+def accuracy_equals_brute_force(world: World) -> Iterator[str]:
+    """What is said of an answer's accuracy is its distance from the truth, both recomputed."""
+    yield from _queries(world, check_accuracy)
+
+
+def _queries(world: World, check: Callable[..., Comparison]) -> Iterator[str]:
+    for query in world.pipeline.queries:
+        yield from _differences(check(world.pipeline, query, world.tables, world.start, world.end))
+
+
+def _differences(comparison: Comparison) -> Iterator[str]:
+    # A stranger's pipeline may rightly have nothing to say; that it does is seen by the other laws.
+    found = [d for d in comparison.differences if not d.startswith(("nothing is expected", "nothing was sampled"))]
+    if found:
+        yield f"{comparison.subject}: {len(found)} differences: " + "; ".join(found[:SHOWN])
+
+
+def no_more_is_held_than_the_budget(world: World) -> Iterator[str]:
+    """At no tick do all windows together hold more than M, nor does any operator's state."""
+    budget = world.pipeline.memory_budget_bytes
+    held: Counter[Any] = Counter()
+    for row in read_rows(world.tables, "stream_rates"):
+        held[row["tick"]] += row["held_bytes"] or 0
+    over = {tick: size for tick, size in held.items() if size > budget}
+    if over:
+        worst = max(over, key=lambda tick: over[tick])
+        yield f"{len(over)} ticks hold more than {budget} bytes, the most {over[worst]} at {worst}"
+    for row in read_rows(world.tables, "run_metrics"):
+        if (row["peak_state_bytes"] or 0) > budget:
+            yield f"{row['app']} {row['query']}: state of {row['peak_state_bytes']} bytes, budget {budget}"
+            return
+
+
+def enough_memory_is_level_a(world: World) -> Iterator[str]:
+    """Every plan is of level A where M suffices for the highest rate that was declared or came in any tick.
+
+    Weaker than the law that is wanted: level A wherever M suffices for what truly came. Today a plan holds a window's
+    full range at the rate that is estimated, and a declared rate or a burst that is too high asks for memory that is
+    never used; forecasting rates is a later issue's. So M counts as sufficient here if each stream could have its
+    highest rate, declared or seen, over its widest range and the longest slack at once.
+    """
+    pipeline = world.pipeline
+    needed = 0.0
+    rates = read_rows(world.tables, "stream_rates")
+    for stream in pipeline.streams:
+        own = [row for row in rates if row["stream"] == stream.name]
+        ranges = [w.range_s for q in pipeline.queries for w in q.windows if w.stream == stream.name]
+        if not ranges or not own:
+            continue
+        rate = max(stream.rate, *(row["tuples"] / pipeline.tick_s for row in own))
+        size = max(float(row["tuple_bytes"] or 0) for row in own) or 1000.0
+        needed += rate * size * (max(ranges) + pipeline.horizon_s + pipeline.tick_s)
+    if not 2 * needed < pipeline.memory_budget_bytes:
+        return
+    for row in read_rows(world.tables, "window_plan"):
+        if row["support_level"] != "A":
+            level, since = row["support_level"], row["effective_from"]
+            yield f"{row['stream']} from {since}: level {level} though {needed:.0f} bytes suffice"
+            return
+
+
+def no_query_is_silent_without_a_finding(world: World) -> Iterator[str]:
+    """A query whose truth has rows and that never answers is named by a finding."""
+    findings = [row for row in read_rows(world.tables, "quality_results") if not row["success"]]
+    for query in world.pipeline.queries:
+        due = final_windows(world.pipeline, query, world.tables, world.start, world.end)
+        truth = read_rows(world.tables, f"truth_{query.id}")
+        if not due or not truth or read_rows(world.tables, f"answers_{query.id}"):
+            continue
+        if not any(row["query"] == query.id or query.id in (row["detail"] or "") for row in findings):
+            yield f"{query.id}: {len(due)} windows were due, none was answered, and no finding says so"
+
+
+def repeated_is_identical(world: World) -> Iterator[str]:
+    """Cut differently, and with intervals run again, every table has the same rows in the same order."""
+    mine, theirs = (contents(world.pipeline, root) for root in (world.whole, world.parts))
+    if mine.keys() != theirs.keys():
+        yield f"partitions of one run alone: {sorted(mine.keys() ^ theirs.keys())[:SHOWN]}"
+        return
+    different = [key for key in mine if mine[key] != theirs[key]]
+    for table, label in different[:3]:
+        pairs = [(a, b) for a, b in zip(mine[table, label], theirs[table, label], strict=False) if a != b]
+        yield (
+            f"{table} of {label} (one of {len(different)} partitions): {len(mine[table, label])} rows in one go, "
+            f"{len(theirs[table, label])} in parts; first difference {pairs[:1]}"
+        )
+
+
+def contents(pipeline: Pipeline, root: Path) -> dict[tuple[str, str], list[str]]:
+    """(table, partition) → its rows as stored, as text that tells every bit apart."""
+    warehouse = Warehouse(root, pipeline)
+    return {
+        (table, label): [repr(row) for row in warehouse.read_arrow(table, [label]).to_pylist()]
+        for table in warehouse.tables()
+        if table not in MEASURED
+        for label in warehouse.labels(table)
+    }
+
+
+def history_is_exact_on_leaves(world: World) -> Iterator[str]:
+    """Every tuple that entered is in one leaf, whose aggregates are exact; samples are of such tuples, each once."""
+    for stream in world.pipeline.streams:
+        if stream.history is not None:
+            for check in (check_history, check_samples):
+                yield from _differences(check(world.pipeline, stream, world.tables, world.start, world.end))
+
+
+def history_answers_are_honest(world: World) -> Iterator[str]:
+    """Exact estimates are the truth; whether intervals hold it is judged over many cases (`Pool`)."""
+    from tidegate.apps.history import query_history
+
+    for name, sql, start, end in world.case.questions:
+        stream = next((s for s in world.pipeline.streams if s.name == name), None)
+        if stream is None or stream.history is None:
+            continue
+        tuples = entered(world.pipeline, stream, world.tables, world.start, world.end)
+        try:
+            result = query_history(world.pipeline, world.whole, sql, start, end)
+        except UserError as error:
+            if tuples:
+                yield f"{sql} from {start} to {end}: {error}"
+            continue
+        ids = {row["event_id"] for row in tuples}
+        truth = _truth_of_the_past(world, name, sql, start, end, ids)
+        for row in result["rows"]:
+            answer = row["v"]
+            if answer["exact"] and not _close(answer["estimate"], truth):
+                yield f"{sql} from {start} to {end}: exactly {answer['estimate']}, the truth is {truth}"
+            if not answer["exact"] and answer["low"] is not None and truth is not None:
+                world.covered.append(answer["low"] <= truth <= answer["high"])
+                if not answer["low"] <= answer["estimate"] <= answer["high"]:
+                    yield f"{sql}: the estimate {answer['estimate']} is not in [{answer['low']}, {answer['high']}]"
+
+
+def _truth_of_the_past(world: World, stream: str, sql: str, start: Any, end: Any, ids: set[str]) -> Any:
+    connection = connect()
+    connection.execute("CREATE TABLE ids (id VARCHAR)")
+    if ids:
+        connection.executemany("INSERT INTO ids VALUES (?)", [[i] for i in ids])
+    value = sql.split(" FROM ")[0]
+    events = parquet(world.tables, f"events_{stream}")
+    where = "event_time >= ? AND event_time < ? AND event_id IN (SELECT id FROM ids)"
+    found = connection.execute(f"{value} FROM {events} WHERE {where}", [start, end]).fetchone()
+    return None if found is None or found[0] is None else float(found[0])
+
+
+def _close(a: float | None, b: float | None) -> bool:
+    if a is None or b is None:
+        return (a or 0.0) == (b or 0.0)
+    return abs(a - b) <= 1e-9 * max(abs(a), abs(b), 1.0)
+
+
+class _Words(html.parser.HTMLParser):
+    """The text of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text: list[str] = []
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def pages_are_made(world: World) -> Iterator[str]:
+    """The report and the Data Docs are there and name the pipeline's queries; dbt's marts are, where they were made."""
+    from tidegate.apps.report import run as report
+
+    page = report(world.pipeline, world.whole)
+    words = _Words()
+    words.feed(page.read_text(encoding="utf-8"))
+    text = " ".join(words.text)
+    yield from (f"the report does not name {q.id}" for q in world.pipeline.queries if q.id not in text)
+    if not (world.tables / "_docs" / "quality" / "index.html").is_file():
+        yield "no Data Docs"
+    if world.case.publish:
+        if not list((world.tables / "_dbt" / "marts").glob("*/interval=*/*.parquet")):
+            yield "dbt published no marts"
+        if not (world.tables / "_docs" / "dbt" / "index.html").is_file():
+            yield "dbt wrote no docs page"
+
+
+def commands_answer(world: World) -> Iterator[str]:
+    """``explain`` explains, ``sql --duckdb`` prints views that DuckDB takes, ``fill`` fills or says why not."""
+    from tidegate.apps.history_filled import fill_answers, render_filled
+    from tidegate.apps.memory_ladder import needs, render
+    from tidegate.apps.query_work import query_work
+    from tidegate.apps.sql_relations import duckdb_script
+    from tidegate.declarations.explain import describe
+
+    text = "\n".join([describe(world.pipeline), query_work(world.pipeline), render(needs(world.pipeline))])
+    yield from (f"explain does not name {q.id}" for q in world.pipeline.queries if q.id not in text)
+    connection = duckdb.connect()
+    try:
+        connection.execute(duckdb_script(Warehouse(world.whole, world.pipeline)))
+        for query in world.pipeline.queries:
+            connection.execute(f'SELECT * FROM warehouse."answers_{query.id}"').fetchall()
+    except duckdb.Error as error:
+        yield f"sql --duckdb: {error}"
+    for query in world.pipeline.queries:
+        if fillable(world.pipeline, query):
+            # A refusal in words is an answer, too: what history cannot estimate cannot be filled.
+            with contextlib.suppress(UserError):
+                render_filled(fill_answers(world.pipeline, world.whole, query.id, world.start, world.end, 0.95))
+
+
+def fillable(pipeline: Pipeline, query: Query) -> bool:
+    """Whether a query is one of those that ``fill`` answers."""
+    return query.kind == "aggregate" and pipeline.stream(query.windows[0].stream).history is not None
+
+
+LAWS: tuple[Law, ...] = (
+    every_record_is_in_exactly_one_table,
+    answers_equal_brute_force,
+    truth_equals_brute_force,
+    accuracy_equals_brute_force,
+    no_more_is_held_than_the_budget,
+    enough_memory_is_level_a,
+    no_query_is_silent_without_a_finding,
+    repeated_is_identical,
+    history_is_exact_on_leaves,
+    history_answers_are_honest,
+    pages_are_made,
+    commands_answer,
+)

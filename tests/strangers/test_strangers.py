@@ -1,0 +1,85 @@
+"""Pipelines of strangers: a dozen in ``make test``; when slow, those that once broke a law and many more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.strangers.case import Case, read_case
+from tests.strangers.datasets import DATASETS
+from tests.strangers.generator import generate
+from tests.strangers.machine import judge
+from tests.strangers.pool import Pool
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(1800)]
+
+SEEDS = range(100, 112)
+REGRESSIONS = Path(__file__).with_name("regressions.txt")
+
+
+def regressions() -> list[int]:
+    """Seeds that once broke a law; each line says which fault it was."""
+    lines = REGRESSIONS.read_text(encoding="utf-8").splitlines()
+    return [int(line.split()[0]) for line in lines if line.strip() and not line.startswith("#")]
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Pool]:
+    pool = Pool()
+    yield pool
+    assert not pool.dishonest, str(pool)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_strangers_pipeline_keeps_every_law(seed: int, spark: Any, pool: Pool, tmp_path: Path) -> None:
+    keep(seed, spark, pool, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", regressions())
+def test_what_once_broke_a_law_keeps_it(seed: int, spark: Any, pool: Pool, tmp_path: Path) -> None:
+    keep(seed, spark, pool, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1000, 1100))
+def test_many_strangers_pipelines_keep_every_law(seed: int, spark: Any, pool: Pool, tmp_path: Path) -> None:
+    keep(seed, spark, pool, tmp_path)
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_real_data_keep_every_law(name: str, spark: Any, pool: Pool, tmp_path: Path) -> None:
+    judged(DATASETS[name](), f"--data {name}", spark, pool, tmp_path)
+
+
+def keep(seed: int, spark: Any, pool: Pool, folder: Path) -> None:
+    """Judge a seed's case."""
+    judged(generate(seed), f"--seed {seed} --keep DIR", spark, pool, folder)
+
+
+def judged(case: Case, options: str, spark: Any, pool: Pool, folder: Path) -> None:
+    """Judge a case; what breaks says how to run it again."""
+    verdict = judge(case, folder, spark)
+    pool.add(verdict.covered)
+    broken = "\n".join(f"{breach.law}: {breach.message}" for breach in verdict.breaches)
+    assert not verdict.breaches, f"python -m tests.strangers {options}\n{broken}"
+
+
+def test_a_seed_gives_the_same_case_every_time() -> None:
+    assert generate(7) == generate(7)
+    assert generate(7) != generate(8)
+
+
+def test_a_case_that_is_kept_has_the_same_files(tmp_path: Path) -> None:
+    case = generate(5)
+    case.write(tmp_path / "one")
+    read_case(tmp_path / "one").write(tmp_path / "two")
+
+    def contents(folder: Path) -> dict[str, bytes]:
+        return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+    one, two = contents(tmp_path / "one"), contents(tmp_path / "two")
+    assert {name for name in one if one[name] != two.get(name)} <= {"case.json"}
+    assert one.keys() == two.keys()

@@ -1,0 +1,161 @@
+"""README and the documentation site: short enough, complete, current, and loading nothing from outside.
+
+`mkdocs build --strict` itself checks links and anchors. The reference is generated while the site is built, so what is
+tested here is that everything is in it.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from infra.docs import hooks, reference
+from tests.command import ROOT
+
+from tidegate import cli
+from tidegate.declarations import load_pipeline
+from tidegate.declarations.pipeline_file import PIPELINE_KEYS
+from tidegate.declarations.stream_section import COLUMN_KEYS, HISTORY_KEYS, STREAM_KEYS
+from tidegate.declarations.tables import schema, tables
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+TARGETS = set(re.findall(r"^([a-z-]+):.*?## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built as `make docs` builds it."""
+    folder = tmp_path_factory.mktemp("docs") / "site"
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": f"{ROOT}:{ROOT / 'spark_apps'}"},
+        capture_output=True,
+        text=True,
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    return folder
+
+
+def text_of(site: Path, page: str) -> str:
+    """A page's text without tags."""
+    body = (site / page).read_text(encoding="utf-8")
+    return html.unescape(re.sub(r"<[^>]+>", "", body))
+
+
+def documents() -> list[Path]:
+    """Every Markdown file that people read."""
+    return [ROOT / source for source in hooks.ELSEWHERE] + sorted((ROOT / "docs").rglob("*.md"))
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 120
+
+
+def test_the_first_screen_of_the_readme_has_a_picture_and_the_two_commands() -> None:
+    screen = "\n".join(README.splitlines()[:40])
+    picture = re.search(r"!\[[^\]]+\]\((\S+)\)", screen)
+    assert picture is not None
+    assert 0 < (ROOT / picture[1]).stat().st_size < 200_000
+    assert "make demo" in screen
+    assert "make test" in screen
+
+
+@pytest.mark.parametrize("path", documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_make_targets_and_commands_that_are_named_exist(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    named = set(re.findall(r"(?:^ {4}|`)make ([a-z][a-z-]*)", text, re.MULTILINE))
+    assert named <= TARGETS
+    commands = set(reference._commands())
+    assert set(re.findall(r"(?:^ {4}|`)tidegate ([a-z][a-z-]*)", text, re.MULTILINE)) <= commands
+
+
+@pytest.mark.parametrize("path", documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_between_files_resolve(path: Path) -> None:
+    prose = "".join(part for part in hooks._FENCE.split(path.read_text(encoding="utf-8")) if part[:3] != "```")
+    targets = [match[3].partition("#")[0] for match in hooks._LINK.finditer(prose)]
+    missing = [t for t in targets if t and "://" not in t and not (path.parent / t).exists()]
+    assert missing == []
+
+
+def test_no_page_loads_anything_from_outside(site: Path) -> None:
+    pattern = re.compile(r"""<(?:script|link|img|iframe|source)[^>]*?(?:src|href)=["']?((?:https?:)?//[^"' >]+)""")
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > 30
+    found = {(page.name, url) for page in pages for url in pattern.findall(page.read_text(encoding="utf-8"))}
+    assert found == set()
+    styles = "".join(path.read_text(encoding="utf-8") for path in site.rglob("*.css"))
+    assert re.findall(r"url\([\"']?https?:", styles) == []
+
+
+def test_every_generated_part_is_on_a_page() -> None:
+    pages = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md"))
+    assert set(reference.MARKER.findall(pages)) == set(reference.PARTS)
+
+
+def test_every_key_is_in_the_reference(site: Path) -> None:
+    page = (site / "reference" / "pipeline-file.html").read_text(encoding="utf-8")
+    for keys in (PIPELINE_KEYS, STREAM_KEYS, COLUMN_KEYS, HISTORY_KEYS):
+        for key, meaning in keys.items():
+            assert re.search(rf"<tr>\s*<td><code>{key}</code></td>", page), key
+            assert meaning.endswith(".")
+
+
+def test_needs_and_defaults_are_those_of_the_reader() -> None:
+    text = reference.pipeline_keys()
+    assert "| `name` | yes |  |" in text
+    assert "| `promise_period` |  | `1 day` |" in text
+    assert "| `max_late` |  | the horizon |" in text
+    assert "| `min_fraction` |  | `0.1%` |" in text
+    assert "| `nullable` |  | `true` |" in text
+
+
+def test_every_table_and_column_is_in_the_reference(site: Path) -> None:
+    pipeline = load_pipeline(reference.FLIGHTS)
+    page = (site / "reference" / "tables.html").read_text(encoding="utf-8")
+    sections = dict(re.findall(r'<h2 id="([^"]+)">.*?</h2>(.*?)(?=<h2|</article>)', page, re.DOTALL))
+    for table in tables(pipeline):
+        section = sections[re.sub("[<>]", "", reference._pattern(table))]
+        if table == reference._pattern(table) or f"<code>{table}</code>" in section:
+            for column in schema(pipeline, table).names:
+                assert f"<td><code>{column}</code></td>" in section, (table, column)
+
+
+def test_every_command_and_option_is_in_the_reference(site: Path) -> None:
+    page = text_of(site, "reference/command-line.html")
+    for name, command in reference._commands().items():
+        assert f"tidegate {name}" in page
+        for action in command._actions:
+            for option in action.option_strings[-1:]:
+                assert option == "--help" or option in page, (name, option)
+    assert cli.EXIT_CODES.splitlines()[1].strip() in page
+
+
+def test_every_case_of_the_query_language_is_in_the_reference(site: Path) -> None:
+    page = text_of(site, "reference/query-language.html")
+    squeezed = re.sub(r"\s+", "", page)
+    for name in ("query_language/valid.txt", "query_language/mistakes.txt"):
+        for _, query, expected in reference._cases(name):
+            assert re.sub(r"\s+", "", query) in squeezed
+            if "mistakes" in name:
+                assert re.sub(r"\s+", "", expected) in squeezed
+
+
+def test_environment_variables_of_the_reference_are_read_somewhere() -> None:
+    page = (ROOT / "docs" / "reference" / "environment.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^\| `(TIDEGATE_\w+)`", page, re.MULTILINE))
+    assert len(listed) >= 10
+    folders = ("spark_apps", "dags", "expectations", "infra/airflow", "infra/spark", "infra/demo")
+    code = "".join(
+        path.read_text(encoding="utf-8", errors="ignore")
+        for folder in folders
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".sh", ".yml", "")
+        if path.is_file()
+    )
+    assert {name for name in listed if name not in code} == set()
