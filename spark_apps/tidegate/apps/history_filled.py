@@ -112,7 +112,9 @@ def _fillable(pipeline: Pipeline, query_id: str) -> Query:
         near = nearest_name(query_id, [q.id for q in pipeline.queries])
         raise UserError(f"there is no query '{query_id}'" + (f"; did you mean '{near}'?" if near else ""))
     if query.kind == "top_k":
-        raise UserError(f"{query_id} asks for the best tuples: a sample does not have them, so it cannot be filled")
+        raise UserError(
+            f"{query_id} is a top-k query: a sample does not contain the top tuples, so it cannot be filled"
+        )
     if len(query.windows) > 1:
         raise UserError(f"{query_id} is a join: history samples each stream by itself, so it cannot be filled")
     if pipeline.stream(query.streams[0]).history is None:
@@ -288,6 +290,6 @@ def render_filled(result: dict[str, Any]) -> str:
         for row in window["rows"]
     ]
     empty = sum(not window["rows"] for window in filled)
-    foot = f"filled: share of the range that comes from history; in brackets the {result['confidence']:.0%} interval"
-    without = [f"{empty} narrow windows have no row"] if empty else []
+    foot = f"filled: share of the range that comes from history; in brackets: the {result['confidence']:.0%} interval"
+    without = [f"{empty} narrow windows have no rows"] if empty else []
     return "\n".join([head, "", *table_of(["window_end", "filled", *names], rows), "", *without, foot])

@@ -232,6 +232,16 @@ def _mark_duplicates(context: RunContext, stream: Stream, frame: DataFrame, inte
     return marked.where(~F.col("_known")).drop("_known", "_own", "_turn", "_seen")
 
 
+def _tell_of_files(context: RunContext, listing: _Listing) -> None:
+    """A line for the missing files of a stream, unless it ignores them, and one for those that cannot be read."""
+    for status in ("missing", "unreadable"):
+        paths = [row["path"] for row in listing.rows if row["status"] == status]
+        if not paths or (status == "missing" and listing.stream.missing_file == "ignore"):
+            continue
+        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        context.progress(f"ingest: {listing.stream.name}: {status} file {paths[0]}{more}")
+
+
 def _write_source_files(
     context: RunContext,
     stage: StageRun,
@@ -248,11 +258,12 @@ def _write_source_files(
         if row["status"] == "ok":
             row["rows"] = counts.get(row["path"], 0)
         at_us = intervals[0].start_us if row["_us"] is None else row["_us"]
-        # A file that holds more than one interval is told of in the one in which its period begins, or the run's first.
+        # A file that holds more than one interval is reported in the interval in which its period starts, or in the
+        # run's first.
         label = interval_holding(context.pipeline, max(at_us, intervals[0].start_us)).label
         by_interval[label].append(row)
-        if row["status"] in ("missing", "unreadable"):
-            context.progress(f"ingest: {row['stream']}: {row['status']} file {row['path']}")
+    for listing in listings:
+        _tell_of_files(context, listing)
     by_interval[intervals[0].label] += _changed_since(context, intervals[0])
     for interval in intervals:
         data = pa.Table.from_pylist(by_interval[interval.label], schema=context.warehouse.schema("source_files"))

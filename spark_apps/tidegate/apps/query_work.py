@@ -35,7 +35,7 @@ def _facts(pipeline: Pipeline, query: Query) -> list[tuple[str, str]]:
 
 def _keys(query: Query) -> str:
     joined = [" = ".join(f"{alias}.{column}" for alias, column in c.columns) for c in query.join_classes]
-    return "; ".join(joined) if joined else "none: every tuple meets every other"
+    return "; ".join(joined) if joined else "none: every tuple is paired with every other"
 
 
 def _joins(query: Query) -> str:
@@ -66,7 +66,7 @@ def _joins(query: Query) -> str:
 def _panes(pipeline: Pipeline, query: Query) -> str:
     tick = format_seconds(pipeline.tick_s)
     parts = [f"{w.alias} {math.ceil(w.range_s / pipeline.tick_s)}" for w in query.windows]
-    return f"{', '.join(parts)} of {tick}; widths change at their ends" if parts else ""
+    return f"{', '.join(parts)} of {tick}; window widths change at pane boundaries" if parts else ""
 
 
 def _state(pipeline: Pipeline, query: Query) -> str:
@@ -82,7 +82,8 @@ def _state(pipeline: Pipeline, query: Query) -> str:
     total = sum(_tuples(pipeline, w, slack_s) * _bytes(pipeline, query, i) for i, w in enumerate(query.windows))
     tuples = sum(_tuples(pipeline, w, slack_s) for w in query.windows)
     waits = f" and a wait of {format_seconds(slack_s)}" if slack_s else ""
-    return f"about {format_bytes(total)}: {tuples:.4g} tuples in whole windows{waits}; nothing grows with the join"
+    held = f"about {format_bytes(total)}: {tuples:.4g} tuples in whole windows{waits}"
+    return f"{held}; independent of the number of joined pairs"
 
 
 def _tuples(pipeline: Pipeline, window: Window, slack_s: float) -> float:
@@ -97,14 +98,14 @@ def _bytes(pipeline: Pipeline, query: Query, side: int) -> float:
 
 def _cost(query: Query) -> str:
     if query.kind == "top_k":
-        return "a comparison a tuple; windows are answered from their panes' candidates, many at once"
+        return "one comparison per tuple; windows are answered from the candidates of their panes, many at once"
     extremes = any(a.function in ("min", "max") for a in query.aggregates)
-    cost = "a tuple changes its key's running totals twice, when it comes and when it goes, however wide the window"
+    cost = "a tuple updates its key's running totals twice, on arrival and on expiry, however wide the window is"
     if extremes:
         cost += "; MIN and MAX: times the logarithm of the windows answered at once"
     slots = {
         frozenset(j.slot for j in query.join_classes if w.alias in {a for a, _ in j.columns}) for w in query.windows
     }
     if len(slots) > 1:
-        cost += "; each change reaches the totals of the other sides that match it"
+        cost += "; each update is applied to the matching totals of the other sides"
     return cost

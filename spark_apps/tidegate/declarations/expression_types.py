@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from sqlglot import exp
+from sqlglot import exp, tokenize
+from sqlglot.tokens import TokenType
 
 from tidegate.declarations.functions import FUNCTIONS, UNSTEADY, function_names
 from tidegate.declarations.models import ColumnType
@@ -147,7 +148,7 @@ class Typer:
         if not node.this.isdigit():
             return "double"
         if len(node.this) > 19 or int(node.this) > _MAX_INTEGER:
-            self._mistake(node, "the number is absurdly large", f"at most {_MAX_INTEGER}")
+            self._mistake(node, "the number is too large", f"at most {_MAX_INTEGER}")
             return None
         return "integer"
 
@@ -366,6 +367,15 @@ def render(node: exp.Expression, replace: Callable[[exp.Expression], exp.Express
         return part
 
     return str(node.copy().transform(step).sql("spark", comments=False))
+
+
+def column_named(name: str) -> exp.Column:
+    """The column as an expression; in backticks where its bare name is a word of SQL.
+
+    >>> [column_named(name).sql("spark") for name in ("dep_delay", "drop")]
+    ['dep_delay', '`drop`']
+    """
+    return exp.column(name, quoted=tokenize(name, dialect="spark")[0].token_type is not TokenType.VAR)
 
 
 def _is_not_zero(node: exp.Expression) -> bool:

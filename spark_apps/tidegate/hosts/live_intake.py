@@ -193,12 +193,12 @@ class Intake:
                 continue
             if period[1] is not None and period[1] <= self.since_us:
                 if say:
-                    self._say(f"{stream.name}: {path} landed when its interval was over: run that interval again")
+                    self._say(f"{stream.name}: {path} landed after the end of its interval: run that interval again")
                 continue
             try:
                 status = os.stat(path)
             except FileNotFoundError:
-                self._say(f"{stream.name}: {path} was gone before it could be read")
+                self._say(f"{stream.name}: {path} disappeared before it could be read")
                 continue
             files.append(SourceFile(Path(path), status.st_size, status.st_mtime_ns // 1000, *period))
         return files

@@ -18,6 +18,8 @@ import pyarrow.parquet as pq
 from tidegate.declarations.models import EPOCH, Stream, from_us, to_us
 from tidegate.hosts.intervals import Interval
 
+# What Spark and records.read_files put beside a file's own columns.
+_ADDED_BY_READING = ("_corrupt", "_file", "_modified_us", "_metadata")
 # Finest first: the unit of a pattern is that of its finest directive.
 _UNITS = (
     ("%S", timedelta(seconds=1)),
@@ -114,15 +116,29 @@ def header_of(stream: Stream, file: SourceFile) -> tuple[str, ...] | pa.Schema |
         return ()
     if stream.format == "parquet":
         try:
-            return pq.read_schema(file.path)
+            schema = pq.read_schema(file.path)
         except (pa.ArrowException, OSError) as error:
             raise ValueError(str(error).splitlines()[0]) from None
+        _require_readable(schema.names)
+        return schema
     with open(file.path, "rb") as opened:
         line = opened.readline().decode("utf-8-sig", errors="replace").rstrip("\r\n")
     names = tuple(name.strip() for name in next(csv.reader(io.StringIO(line)), []))
     if not names or len(set(names)) != len(names) or not all(names):
         raise ValueError(f"its first line does not name every column once: {line[:200]!r}")
+    _require_readable(names)
     return names
+
+
+def _require_readable(names: Sequence[str]) -> None:
+    """ValueError if Spark could not tell the columns apart, or from those that reading adds."""
+    by_lower: dict[str, str] = {}
+    for name in names:
+        if name.lower() in by_lower:
+            raise ValueError(f"its columns {by_lower[name.lower()]!r} and {name!r} differ in letter case only")
+        if name.lower() in _ADDED_BY_READING or "`" in name:
+            raise ValueError(f"its column {name!r} has a name that cannot be read: rename or drop it")
+        by_lower[name.lower()] = name
 
 
 def as_glob(files: Sequence[SourceFile]) -> str:

@@ -187,7 +187,8 @@ class Commit:
 
         Rows are sorted by ``sort`` within each partition, so equal content gives equal files. Intervals without rows
         get an empty partition. ``files_by``: a whole number by which the rows of a partition fall into files of their
-        own, ``<files_by>-<number>-…``. Returns the number of rows of each.
+        own, ``<files_by>-<number>-…``, without a leading underscore, by which Spark would take them for hidden.
+        Returns the number of rows of each.
         """
         from pyspark.sql import functions as F
         from pyspark.sql.pandas.types import from_arrow_schema
@@ -210,7 +211,7 @@ class Commit:
             for number, file in enumerate(written):
                 name = f"part-{number:05d}"
                 if files_by:
-                    name = f"{files_by}-{int(file.parent.name.rpartition('=')[2]):02d}-{number:05d}"
+                    name = f"{files_by.lstrip('_')}-{int(file.parent.name.rpartition('=')[2]):02d}-{number:05d}"
                 os.rename(file, target / f"{name}-{self.id}.parquet")
         shutil.rmtree(aside, ignore_errors=True)
         return counts
