@@ -26,7 +26,6 @@ from tidegate.hosts import planner
 from tidegate.hosts.context import RunContext, StageRun
 from tidegate.hosts.id_memory import memory_us, remembered, state_of
 from tidegate.hosts.intervals import Interval
-from tidegate.hosts.weights import with_weights
 from tidegate.sources.files import SLICE_BYTES, packed
 from tidegate.sources.intake import Intake, Taken, take
 from tidegate.sources.settle import (
@@ -136,7 +135,7 @@ def _write_tuples(
     items: list[tuple[Interval, Sorted]] = []
     for stream in pipeline.streams:
         parts = tuple(part for part in taken.tuples if part.stream == stream.name)
-        weight = planner.arrow_tuple_bytes(pipeline, stream)
+        held = planner.held(pipeline, stream)
         for interval in intervals:
             rows = found.good[stream.name][_number(interval)]
             folder = commit.stage_folder(f"events_{stream.name}", interval.label)
@@ -150,15 +149,14 @@ def _write_tuples(
                 refused = {p.path: again[stream.name][p.path] for p in own if p.path in again[stream.name]}
                 paths = str(folder / name), str(ids / name)
                 tick_us = pipeline.tick_s * 1_000_000
-                item = Sorted(stream, own, found.broken, refused, start_us, end_us, *paths, weight, tick_us)
+                item = Sorted(stream, own, found.broken, refused, start_us, end_us, *paths, held, tick_us)
                 items.append((interval, item))
     written = _packed_run(context, items, found)
     counts = []
     for (interval, item), one in zip(items, written, strict=True):
         stage.record(interval, rows_in=one.rows, rows_out=one.rows, rows_late=one.late)
-        own = one.counts if item.weight is not None else with_weights(context, item.stream, item.tuples, one.counts)
-        names = pa.array([item.stream.name] * own.num_rows, pa.string())
-        counts.append(own.append_column("stream", names).select(planner.ARRIVALS_SCHEMA.names))
+        names = pa.array([item.stream.name] * one.counts.num_rows, pa.string())
+        counts.append(one.counts.append_column("stream", names).select(planner.ARRIVALS_SCHEMA.names))
     together = pa.concat_tables(counts).cast(planner.ARRIVALS_SCHEMA)
     keys = ["stream", "slot_us", "pane_us"]
     summed = together.group_by(keys, use_threads=False).aggregate([("tuples", "sum"), ("bytes", "sum")])
@@ -227,15 +225,26 @@ def _write_source_files(
     by_file: Counter[tuple[str, int]],
     intervals: Sequence[Interval],
 ) -> None:
+    told: list[dict[str, Any]] = []
     for interval in intervals:
         rows = [row for listing in listings for row in file_rows(listing, found, by_file, interval, _number(interval))]
-        for row in rows:
-            if row["status"] in ("missing", "unreadable"):
-                context.progress(f"ingest: {row['stream']}: {row['status']} file {row['path']}")
+        told += rows
         if interval == intervals[0]:
             rows += changed_since(context, interval)
         data = pa.Table.from_pylist(rows, schema=context.warehouse.schema("source_files"))
         stage.commit.put_arrow("source_files", interval, data.sort_by([("stream", "ascending"), ("path", "ascending")]))
+    _tell_of_files(context, told)
+
+
+def _tell_of_files(context: RunContext, rows: Sequence[dict[str, Any]]) -> None:
+    """A line for the missing files of a stream, unless it ignores them, and one for those that cannot be read."""
+    for stream in context.pipeline.streams:
+        for status in ("missing", "unreadable"):
+            paths = [row["path"] for row in rows if (row["stream"], row["status"]) == (stream.name, status)]
+            if not paths or (status == "missing" and stream.missing_file == "ignore"):
+                continue
+            more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+            context.progress(f"ingest: {stream.name}: {status} file {paths[0]}{more}")
 
 
 if __name__ == "__main__":

@@ -12,9 +12,9 @@ from tidegate.hosts import planner
 from tidegate.hosts.context import RunContext
 from tidegate.hosts.id_memory import memory_us, remembered
 from tidegate.hosts.live_clock import Landed
-from tidegate.hosts.weights import spark_weights
+from tidegate.operators.tuple_bytes import tuple_bytes
 from tidegate.sources.intake import HASH, Taken
-from tidegate.sources.settle import Again, Sorted, Span, find_again, homes_us, in_table_order, kept, weighed
+from tidegate.sources.settle import Again, Sorted, Span, find_again, homes_us, in_table_order, kept
 
 
 def accepted(
@@ -33,10 +33,10 @@ def accepted(
     length_us = pipeline.interval_s * 1_000_000
     looking = Again(parts, others, past, length_us, memory_us(pipeline, stream), start_us=start_us, end_us=end_us)
     again = find_again(Slice(0, looking))
-    weight = planner.arrow_tuple_bytes(pipeline, stream)
-    item = Sorted(stream, parts, others, again, start_us, end_us, "", "", weight, pipeline.tick_s * 1_000_000)
+    held = planner.held(pipeline, stream)
+    item = Sorted(stream, parts, others, again, start_us, end_us, "", "", held, pipeline.tick_s * 1_000_000)
     rows = in_table_order(item).drop_columns(HASH).combine_chunks()
-    size = pa.array(weighed(rows, weight)) if weight is not None else spark_weights(context, stream, rows)
+    size = pa.array(tuple_bytes(held, rows))
     refused = sum(map(len, again.values())) + _refused(stream, files, taken, others, start_us, end_us)
     return rows.append_column("_bytes", size), refused
 

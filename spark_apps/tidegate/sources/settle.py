@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from tidegate.declarations.models import Stream
@@ -22,6 +21,7 @@ from tidegate.declarations.tables import TIMESTAMP, common_schema, event_schema
 from tidegate.engine import Slice
 from tidegate.operators import duplicates
 from tidegate.operators.schedule import instants_us
+from tidegate.operators.tuple_bytes import Held, tuple_bytes
 from tidegate.sources import parquet
 from tidegate.sources.blocks import lines_at
 from tidegate.sources.files import SourceFile
@@ -151,7 +151,7 @@ def arrived(part: Part, start_us: int, end_us: int) -> npt.NDArray[np.bool_]:
 class Sorted:
     """A stream's tuples that arrived in [start, end), but for ``refused``: to ``tuples``; their hashes to ``hashes``.
 
-    ``weight``: pyarrow expression, bytes that a tuple takes in the windows; None: not known here. ``tick_us``: panes.
+    ``held``: what the queries' operators hold of a tuple. ``tick_us``: length of panes.
     """
 
     stream: Stream
@@ -162,7 +162,7 @@ class Sorted:
     end_us: int
     tuples: str
     hashes: str
-    weight: pc.Expression | None
+    held: tuple[Held, ...]
     tick_us: int
 
 
@@ -196,7 +196,7 @@ def _write_sorted(item: Sorted) -> Written:
     pq.write_table(rows, item.tuples, row_group_size=ROW_GROUP_ROWS, use_dictionary=codes)
     pq.write_table(table.select([HASH]), item.hashes, use_dictionary=False, compression="none")
     late = instants_us(rows.column("arrival_time")) > instants_us(rows.column("event_time"))
-    return Written(rows.num_rows, int(late.sum()), counted(rows, item.weight, item.tick_us))
+    return Written(rows.num_rows, int(late.sum()), counted(rows, item.held, item.tick_us))
 
 
 def _within(item: Sorted) -> Iterator[pa.Table]:
@@ -226,11 +226,10 @@ def in_order(table: pa.Table) -> npt.NDArray[np.int64]:
     return order
 
 
-def counted(rows: pa.Table, weight: pc.Expression | None, tick_us: int) -> pa.Table:
+def counted(rows: pa.Table, held: Sequence[Held], tick_us: int) -> pa.Table:
     """Tuples and bytes per tick of arrival (``slot_us``) and pane of event time (``pane_us``)."""
     slots, panes = (instants_us(rows.column(name)) // tick_us * tick_us for name in ("arrival_time", "event_time"))
-    weights = weighed(rows, weight) if weight is not None else np.zeros(rows.num_rows, np.int64)
-    table = pa.table({"slot_us": slots, "pane_us": panes, "bytes": weights})
+    table = pa.table({"slot_us": slots, "pane_us": panes, "bytes": tuple_bytes(held, rows)})
     grouped = table.group_by(["slot_us", "pane_us"], use_threads=False).aggregate([([], "count_all"), ("bytes", "sum")])
     return pa.table(
         {
@@ -240,14 +239,6 @@ def counted(rows: pa.Table, weight: pc.Expression | None, tick_us: int) -> pa.Ta
             "bytes": grouped.column("bytes_sum").cast(pa.float64()),
         }
     )
-
-
-def weighed(rows: pa.Table, weight: pc.Expression) -> npt.NDArray[np.int64]:
-    """What each tuple takes, bytes."""
-    if not rows.num_rows:
-        return np.empty(0, np.int64)
-    found = ds.dataset(rows).to_table(columns={"bytes": weight}, use_threads=False)
-    return found.column("bytes").cast(pa.int64()).to_numpy()
 
 
 @dataclass(frozen=True)
