@@ -263,7 +263,7 @@ def test_a_record_that_is_counted_and_not_judged_stops_the_commit(jsonl: Place) 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("tidegate.sources.records.parse.json_table", lambda stream, block: None)
         patched.setattr("tidegate.sources.records.parse.json_fields", lambda line: {"id": "x"})
-        patched.setattr("tidegate.sources.intake.block_of", lambda data, at: _shorter(data, at))
+        patched.setattr("tidegate.sources.intake.block_of", _shorter)
         with pytest.raises(RecordsLostError, match="3 records were counted, 2 were judged"):
             jsonl.run()
     assert jsonl.warehouse.labels("events_s") == []

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.examples import examples
+from tidegate.hosts.sources import expected_files, matches_several
 
 from tidegate.declarations import load_pipeline, names, positions, units
 from tidegate.declarations.errors import DeclarationErrors
@@ -21,7 +22,6 @@ from tidegate.declarations.positions import MAX_FILE_BYTES, Report, Source
 from tidegate.declarations.query_parser import parse_query
 from tidegate.declarations.scope import StreamSchema
 from tidegate.hosts.intervals import intervals_between
-from tidegate.hosts.sources import expected_files, matches_several
 
 HOUR = timedelta(hours=1)
 SPEC = Path(__file__).parents[1] / "spec"

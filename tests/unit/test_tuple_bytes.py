@@ -57,9 +57,7 @@ def in_file(rows: pa.Table, path: Path) -> EventFiles:
 def test_operators_hold_no_more_than_tuples_are_reckoned_to_weigh(pipeline, tmp_path):
     rows = {s.name: tuples(pipeline, s.name) for s in pipeline.streams}
     files = {name: in_file(table, tmp_path / f"{name}.parquet") for name, table in rows.items()}
-    weighed = {
-        s.name: int(tuple_bytes(held_of(pipeline, s), rows[s.name]).sum()) for s in pipeline.streams
-    }
+    weighed = {s.name: int(tuple_bytes(held_of(pipeline, s), rows[s.name]).sum()) for s in pipeline.streams}
     end_us = to_us(START + timedelta(hours=2))
     held = 0
     for query in pipeline.queries:

@@ -145,7 +145,9 @@ class Intake:
                     self._passed.add((stream.name, file.name))
                     known = any(own.path == file.name for own in self.landed())
                     if self._looked and not known:
-                        self._say(f"{stream.name}: {path} landed after the end of its interval: run that interval again")
+                        self._say(
+                            f"{stream.name}: {path} landed after the end of its interval: run that interval again"
+                        )
                 continue
             yield file
 

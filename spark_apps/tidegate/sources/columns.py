@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +40,7 @@ def typed(kind: ColumnType, given: pa.Array) -> tuple[pa.Array, Mask]:
 
 def valid(given: pa.Array) -> Mask:
     """Which values are not NULL."""
-    return given.is_valid().to_numpy(zero_copy_only=False)
+    return np.asarray(given.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
 
 
 def from_values(kind: ColumnType, values: Sequence[Typed]) -> pa.Array:
@@ -89,7 +90,7 @@ def _parsed(given: pa.Array) -> pa.Array:
         return given.cast(pa.timestamp("us")).cast(pa.int64()).cast(TIMESTAMP)
 
 
-def _octets(given: pa.Array) -> tuple[npt.NDArray, npt.NDArray, npt.NDArray]:
+def _octets(given: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
     """The text's octets, and where each value that is not NULL starts and how long it is."""
     _, places, content = given.buffers()
     offsets = np.frombuffer(places, np.int32)[given.offset : given.offset + len(given) + 1].astype(np.int64)

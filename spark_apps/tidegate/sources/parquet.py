@@ -97,7 +97,7 @@ def _storage(column: pa.Array) -> pa.Array:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def givens(rows: pa.Table, wanted: Sequence[int] | None = None) -> list[dict[str, Given]]:
@@ -123,9 +123,9 @@ def _given(column: pa.Array) -> list[Given]:
     if pa.types.is_date64(kind):
         return [None if x is None else Day(x // _DAY_MS) for x in column.cast(pa.int64()).to_pylist()]
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind):
-        return column.to_pylist()
+        return list(column.to_pylist())
     if pa.types.is_floating(kind):
-        return column.cast(pa.float64()).to_pylist()
+        return list(column.cast(pa.float64()).to_pylist())
     return [Nothing(_shown(value)) if value.is_valid else None for value in column]
 
 

@@ -41,7 +41,7 @@ class Judged:
     @property
     def records(self) -> int:
         """How many there were."""
-        return sum(table.num_rows for table in self.tuples) + len(self.refused)
+        return sum(int(table.num_rows) for table in self.tuples) + len(self.refused)
 
 
 def judge_lines(

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from tidegate.declarations.models import Stream
@@ -317,7 +318,7 @@ def homes_us(table: pa.Table, part: Part, spans: Mapping[str, Span]) -> npt.NDAr
     files = table.column(FILE).to_numpy()
     arrival_us = table.column("arrival_us").fill_null(-(2**62)).to_numpy()
     within = (arrival_us >= first[files]) & (arrival_us <= last[files])
-    return np.where(within, arrival_us, home[files])
+    return np.asarray(np.where(within, arrival_us, home[files]), np.int64)
 
 
 def _rows(stream: Stream, table: pa.Table, homes: np.ndarray) -> pa.Table:

@@ -30,10 +30,10 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 
-from tidegate.declarations.models import ColumnType
+from tidegate.declarations.models import EPOCH, ColumnType
 
 LEAST_US, END_US = -62_135_596_800_000_000, 253_402_300_800_000_000
 """The years 1 to 9999, microseconds since 1970-01-01 UTC, half-open."""
@@ -240,4 +240,4 @@ def moment_text(us: int) -> str:
     >>> moment_text(1_500_000)
     '1970-01-01T00:00:01.500000Z'
     """
-    return (datetime(1970, 1, 1) + timedelta(microseconds=us)).isoformat() + "Z"
+    return (EPOCH + timedelta(microseconds=us)).replace(tzinfo=None).isoformat() + "Z"
