@@ -30,7 +30,7 @@ SEVERITIES: Mapping[str, Severity] = MappingProxyType(
         "event_ids_unique": "critical",
         "event_arrived_in_interval": "critical",
         "quarantine_share": "warning",
-        # completeness: nothing lost, nothing late.
+        # completeness: every record accounted for, every due window answered.
         "rows_accounted": "critical",
         "partitions_written": "critical",
         "stages_measured": "warning",
@@ -61,7 +61,7 @@ SEVERITIES: Mapping[str, Severity] = MappingProxyType(
         "promise_warming_up": "info",
         "promise_this_interval": "info",
         "slack_covers_oracle": "info",
-        # plans: windows and slacks that took effect.
+        # plans: window plans and slacks that took effect.
         "plan_values_known": "critical",
         "plan_grain_unique": "critical",
         "plan_width_above_least": "critical",
@@ -83,7 +83,7 @@ SEVERITIES: Mapping[str, Severity] = MappingProxyType(
         "history_samples_by_priority": "critical",
         "history_weights_sound": "critical",
         "history_interval_coverage": "warning",
-        # run metrics: memory that was really taken.
+        # run metrics: measured memory.
         "metrics_values_known": "critical",
         "metrics_grain_unique": "critical",
         "state_within_memory_budget": "critical",

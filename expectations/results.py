@@ -105,9 +105,9 @@ class _Judgement:
         rows = self._listed(failed)
         rows += [row for row in self._passed.get(label, []) if (row["table"], row["query"]) not in broken]
         if self._raised is not None:
-            rows = [self._row(None, False, f"{self._says}: could not be judged: {self._raised}")]
+            rows = [self._row(None, False, f"{self._says}: could not be checked: {self._raised}")]
         elif not rows:
-            rows = [self._row(None, True, f"{self._says}: nothing to judge in this interval")]
+            rows = [self._row(None, True, f"{self._says}: nothing to check in this interval")]
         judged = self._judged.get(label, 0)
         return Outcome(self._meta["rule"], self._says, self._severity, judged, len(failed), tuple(rows))
 

@@ -156,7 +156,7 @@ def _week(name: str, labels: Sequence[str], by_label: Mapping[str, Sequence[Row]
     count = len(labels)
     sentences = [
         f"{count} interval{'s were' if count != 1 else ' was'} judged: {count - len(bad | doubtful)} in order, "
-        f"{len(doubtful - bad)} with a warning, {len(bad)} with something critical."
+        f"{len(doubtful - bad)} with a warning, {len(bad)} with critical failures."
     ]
     held = [row for row in rows if row["expectation"] == "plan_held_within_memory_budget" and row["promised"]]
     if held:
@@ -166,12 +166,13 @@ def _week(name: str, labels: Sequence[str], by_label: Mapping[str, Sequence[Row]
     sentences.append(
         f"At most {max(refused):.1%} of a stream's records were refused in an interval."
         if refused
-        else "No record was refused beyond what is tolerated."
+        else "No stream exceeded its tolerated share of refused records."
     )
     covered = [row["measured"] for row in rows if row["expectation"] == "history_interval_coverage" and row["promised"]]
     if covered:
         sentences.append(
-            f"Of a stream's 95 % intervals about the past at least {min(covered):.1%} held the truth after every pass."
+            f"Of a stream's 95 % intervals about the past at least {min(covered):.1%} contained the true value after "
+            "every pass."
         )
     absent = [row for row in rows if row["expectation"].startswith("file_missing") and not row["success"]]
     if absent:

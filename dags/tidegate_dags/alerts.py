@@ -40,9 +40,9 @@ def failed(context: Any) -> None:
     if broken:
         text += " " + " ".join(broken)
     _log.error(
-        "%s The cause is in this log, above. Refused records are in the table quarantine, what each application did in "
-        "run_metrics, which promise broke in quality_results. After mending it, clear this task: later stages and the "
-        "intervals that wait for it go on by themselves.",
+        "%s The cause is in the log above. Refused records are in the table quarantine, what each application did in "
+        "run_metrics, broken promises in quality_results. After fixing it, clear this task: later stages and the "
+        "intervals that wait for it then continue by themselves.",
         text,
     )
     record(documents, "failure", text)
@@ -78,7 +78,7 @@ def deadline(pipeline: str, promises: list[str], within: timedelta) -> DeadlineA
         callback=AsyncCallback(
             late, kwargs={"pipeline": pipeline, "promises": promises, "within_s": within.total_seconds()}
         ),
-        name=f"{pipeline} is not done in time",
+        name=f"{pipeline} is overdue",
     )
 
 
@@ -89,8 +89,9 @@ async def late(pipeline: str, promises: list[str], within_s: float, context: Any
         return  # its runs are queued together and take turns: waiting is no delay
     interval = _span(run.get("data_interval_start"), run.get("data_interval_end"))
     text = (
-        f"Pipeline {pipeline}: the run for the interval {interval} was not done {timedelta(seconds=within_s)} after it "
-        f"was queued. Until it is, these answers are not fresh: {'; '.join(promises) or 'no query is declared'}."
+        f"Pipeline {pipeline}: the run for the interval {interval} was not complete {timedelta(seconds=within_s)} "
+        f"after it was queued. Until it is, these answers are out of date: "
+        f"{'; '.join(promises) or 'no query is declared'}."
     )
     _log.error("%s", text)
     record(_documents(pipeline), "late", text)

@@ -119,7 +119,7 @@ def parse_instant(value: datetime | str) -> datetime:
 def _duration(text: str, path: Path) -> timedelta:
     match = _DURATION.fullmatch(str(text).strip().lower())
     if not match:
-        raise ValueError(f"{path}: interval {text!r} is no duration: expected a number and a unit, like '1 hour'")
+        raise ValueError(f"{path}: interval {text!r} is not a duration: expected a number and a unit, like '1 hour'")
     return timedelta(**{match[2] + "s": int(match[1])})
 
 

@@ -26,8 +26,8 @@ def parameters() -> dict[str, Param]:
     """The form of *Trigger → Single run*; the API checks the same."""
     names = [stage.name for stage in STAGES]
     return {
-        "from": _instant_parameter("First instant of a stretch to run in one go. Empty: the run's own interval."),
-        "to": _instant_parameter("First instant after that stretch. Empty: the run's own interval."),
+        "from": _instant_parameter("Start of the range to run in one go. Empty: the run's own interval."),
+        "to": _instant_parameter("End of that range, exclusive. Empty: the run's own interval."),
         "stages": Param(
             [],
             type="array",
@@ -61,7 +61,7 @@ def interval_to(params: Any, data_interval_end: datetime | None) -> str:
 
 def _bound(params: Any, of_interval: datetime | None, *, given: str) -> str:
     if bool(params["from"]) != bool(params["to"]):
-        raise RangeError("A stretch needs both `from` and `to`: trigger the run again with both, or with neither.")
+        raise RangeError("`from` and `to` must be given together: trigger the run again with both, or with neither.")
     bound = parse_instant(params[given]) if params[given] else of_interval
     if not bound:
         raise RangeError("This run has no interval: trigger it with a logical date, or with `from` and `to`.")
@@ -87,7 +87,7 @@ class Gate:
         self._check(start, end)
         span = f"[{start:%Y-%m-%dT%H:%M}, {end:%Y-%m-%dT%H:%M})"
         if params.get("stages") and self._stage not in params["stages"]:
-            raise AirflowSkipException(f"Not asked for: this run is about {', '.join(params['stages'])} only.")
+            raise AirflowSkipException(f"Not selected: this run includes {', '.join(params['stages'])} only.")
         if self._daily and end.replace(hour=0, minute=0, second=0, microsecond=0) <= start:
             raise AirflowSkipException(f"No day ends in {span}.")
         if params.get("dry_run"):
@@ -103,8 +103,8 @@ class Gate:
             if (instant - _MIDNIGHT) % self._interval != timedelta():
                 before = instant - (instant - _MIDNIGHT) % self._interval
                 raise RangeError(
-                    f"`{name}` ({instant:%Y-%m-%dT%H:%M:%SZ}) is no bound of an interval of {self._interval}: the "
-                    f"nearest are {before:%Y-%m-%dT%H:%M:%SZ} and {before + self._interval:%Y-%m-%dT%H:%M:%SZ}."
+                    f"`{name}` ({instant:%Y-%m-%dT%H:%M:%SZ}) is not a boundary of an interval of {self._interval}: "
+                    f"the nearest are {before:%Y-%m-%dT%H:%M:%SZ} and {before + self._interval:%Y-%m-%dT%H:%M:%SZ}."
                 )
 
 

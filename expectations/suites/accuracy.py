@@ -96,12 +96,12 @@ def expectations(gxe: Any, pipeline: Pipeline, policy: Policy) -> list[Any]:
     rules = Rules(gxe, policy)
     before_end = np.nextafter(pipeline.interval_s, 0)
     rules.at_most("truth_values_known", "no null in the keys", "nulls", 0)
-    rules.unique("truth_grain_unique", "one row a window and group (rank, metric)", ["interval", "table", "grain"])
+    rules.unique("truth_grain_unique", "one row per window and group (rank, metric)", ["interval", "table", "grain"])
     rules.between(
         "truth_window_final", "each window became final in the interval", "final_after_start_s", 0, before_end
     )
     rules.at_most("accuracy_value_in_range", "errors are at least 0, hit rates in [0, 1]", "out_of_range", 0)
-    rules.equal("accuracy_kept_agrees", "kept says what value and promised say", "kept", "kept_by_value")
+    rules.equal("accuracy_kept_agrees", "kept agrees with value and promised", "kept", "kept_by_value")
     says = "the window's hit rate is at least the promised accuracy"
     rules.pair("window_hit_rate", says, "hit_rate", "least_hit_rate", measured="hit_rate")
     says = "the window's relative error is at most the tolerated one"
@@ -109,4 +109,4 @@ def expectations(gxe: Any, pipeline: Pipeline, policy: Policy) -> list[Any]:
     return rules.made
 
 
-SUITE = Suite("accuracy", "truth of final windows, and the answers' distance from it", frame, expectations)
+SUITE = Suite("accuracy", "the true answers of final windows, and the error of the given answers", frame, expectations)

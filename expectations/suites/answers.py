@@ -115,7 +115,7 @@ def expectations(gxe: Any, pipeline: Pipeline, policy: Policy) -> list[Any]:
     rules = Rules(gxe, policy)
     length, horizon = pipeline.interval_s, pipeline.horizon_s
     rules.at_most("answer_values_known", "no null where the contract has a value", "nulls", 0)
-    rules.unique("answer_grain_unique", "one row a window and group (and rank)", ["interval", "table", "grain"])
+    rules.unique("answer_grain_unique", "one row per window and group (and rank)", ["interval", "table", "grain"])
     before_end = np.nextafter(length, 0)
     rules.between(
         "answer_emitted_in_interval", "emitted_at lies in the interval", "emitted_after_start_s", 0, before_end

@@ -88,10 +88,10 @@ def expectations(gxe: Any, pipeline: Pipeline, policy: Policy) -> list[Any]:
         "file_missing_warning", "no file of a stream that declares missing_file: warn is missing", "missing_warning", 0
     )
     rules.at_most("file_empty", "no file is empty", "empty", 0)
-    says = "every file could be read, and is still what was read"
+    says = "every file could be read and has not changed since"
     rules.at_most("file_as_read", says, "other_than_read", 0)
     rules.at_most("event_keys_known", "event_id, event_time and arrival_time are never null", "null_keys", 0)
-    rules.at_most("event_ids_unique", "no event_id comes twice", "repeated_ids", 0)
+    rules.at_most("event_ids_unique", "no event_id occurs twice", "repeated_ids", 0)
     rules.at_most("event_arrived_in_interval", "every tuple arrived within the interval", "outside_interval", 0)
     share = policy.quarantine_share
     rules.at_most("quarantine_share", f"at most {share:.2%} of the records are refused", "quarantine_share", share)

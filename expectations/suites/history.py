@@ -112,7 +112,7 @@ def _coverage(judged: pa.Table, stream: str, policy: Policy) -> pa.Table:
     return shaped(
         {
             "table": f"history_samples_{stream}",
-            "subject": f"{held} of {rows.num_rows} hold it, and chance allows for no fewer than {least}",
+            "subject": f"{held} of {rows.num_rows} contain the true value; chance allows for no fewer than {least}",
             "grain": "estimates",
             "coverage_measured": held / rows.num_rows,
             "coverage_promised": least / rows.num_rows,
@@ -135,18 +135,18 @@ def expectations(gxe: Any, pipeline: Pipeline, policy: Policy) -> list[Any]:
     """The expectations on ``frame``."""
     rules = Rules(gxe, policy)
     rules.at_most("history_values_known", "no null in the keys", "nulls", 0)
-    rules.unique("history_grain_unique", "one row a stream and leaf", ["interval", "table", "grain"])
+    rules.unique("history_grain_unique", "one row per stream and leaf", ["interval", "table", "grain"])
     says = "no leaf has more samples than tuples"
     rules.pair("history_sampled_within_tuples", says, "tuples", "sampled", measured="sampled")
     rules.between("history_fraction_in_range", "sampling fractions lie in [0, 1]", "fraction", 0, 1)
-    says = "counts, least, largest and squares of every leaf fit together"
+    says = "counts, minima, maxima and sums of squares of every leaf are consistent"
     rules.at_most("history_aggregates_sound", says, "unsound_aggregates", 0)
-    says = "the leaves count exactly the samples that are there"
+    says = "the leaves count exactly the samples that are stored"
     rules.equal("history_samples_in_leaves", says, "samples_found", "samples_due")
     says = "only tuples whose priority is within the fraction are sampled"
     rules.at_most("history_samples_by_priority", says, "beyond_fraction", 0)
     rules.at_most("history_weights_sound", "a sample's weight is 1/fraction", "unsound_weights", 0)
-    says = "the 95 % intervals of estimates about the past hold the truth, but for what chance allows"
+    says = "95 % of the intervals of history estimates contain the true value, within what chance allows"
     rules.pair(
         "history_interval_coverage", says, "coverage_measured", "coverage_promised", measured="coverage_measured"
     )

@@ -132,7 +132,7 @@ def expectations(gxe: Any, pipeline: Pipeline, policy: Policy) -> list[Any]:
     budget, horizon = pipeline.memory_budget_bytes, pipeline.horizon_s
     rules.at_most("plan_values_known", "no null where a plan needs a value", "nulls", 0)
     rules.unique(
-        "plan_grain_unique", "one plan a stream (or query) and effective instant", ["interval", "table", "grain"]
+        "plan_grain_unique", "one plan per stream (or query) and effective time", ["interval", "table", "grain"]
     )
     rules.pair("plan_width_above_least", "no width below the least", "width_s", "min_width_s", measured="width_s")
     says = "no width above what the queries need and the stream's greatest width"
@@ -140,7 +140,7 @@ def expectations(gxe: Any, pipeline: Pipeline, policy: Policy) -> list[Any]:
     rules.at_most("plan_within_memory_budget", "no plan takes more than the memory budget", "planned_bytes", budget)
     says = "all windows together never held more than the memory budget"
     rules.at_most("plan_held_within_memory_budget", says, "held_bytes", budget)
-    rules.at_most("plan_feasible", "the memory budget bears every query at some support level", "infeasible", 0)
+    rules.at_most("plan_feasible", "the memory budget supports every query at some level", "infeasible", 0)
     rules.between("plan_slack_within_horizon", "the slack K lies in [0, horizon]", "slack_s", 0, horizon)
     rules.between("plan_oracle_within_horizon", "the oracle's slack lies in [0, horizon]", "oracle_slack_s", 0, horizon)
     rules.between("plan_coverage_in_range", "coverage lies in [0, 1]", "coverage", 0, 1)
@@ -149,4 +149,4 @@ def expectations(gxe: Any, pipeline: Pipeline, policy: Policy) -> list[Any]:
     return rules.made
 
 
-SUITE = Suite("plans", "windows and slacks that took effect", frame, expectations)
+SUITE = Suite("plans", "window plans and slacks that took effect", frame, expectations)

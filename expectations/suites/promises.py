@@ -100,7 +100,7 @@ def expectations(gxe: Any, pipeline: Pipeline, policy: Policy) -> list[Any]:
             f"the promise is kept so far (fewer than {policy.least_windows} final windows)",
         ),
         ("promise_this_interval", "interval", "the promise is kept by the windows that became final in this interval"),
-        ("slack_covers_oracle", "slack", "the slack K is on average at least the oracle's, which knew the truth"),
+        ("slack_covers_oracle", "slack", "the slack K is on average at least the oracle's"),
     ):
         rules.pair(rule, says, f"{pair}_measured", f"{pair}_promised", measured=f"{pair}_measured")
     return rules.made

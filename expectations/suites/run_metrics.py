@@ -51,7 +51,7 @@ def expectations(gxe: Any, pipeline: Pipeline, policy: Policy) -> list[Any]:
     """The expectations on ``frame``."""
     rules = Rules(gxe, policy)
     rules.at_most("metrics_values_known", "stage and budgets are known", "nulls", 0)
-    rules.unique("metrics_grain_unique", "one row a stage and query", ["interval", "table", "grain"])
+    rules.unique("metrics_grain_unique", "one row per stage and query", ["interval", "table", "grain"])
     for rule, what, peak, budget in (
         ("state_within_memory_budget", "windows", "peak_state_bytes", "memory_budget_bytes"),
         ("process_within_budget", "processes", "peak_process_bytes", "process_budget_bytes"),
@@ -61,4 +61,4 @@ def expectations(gxe: Any, pipeline: Pipeline, policy: Policy) -> list[Any]:
     return rules.made
 
 
-SUITE = Suite("run_metrics", "memory that was really taken", frame, expectations)
+SUITE = Suite("run_metrics", "measured memory", frame, expectations)

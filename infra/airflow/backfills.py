@@ -33,10 +33,10 @@ def under_way(rest: Pages, dag: str) -> list[Any]:
 def wait_until_free(
     rest: Pages, dag: str, timeout_s: float, say: Callable[[str], None], sleep: Callable[[float], None] = time.sleep
 ) -> None:
-    """Return as soon as no backfill of the DAG is under way.
+    """Return as soon as no backfill of the DAG is running.
 
     Raises:
-        InTheWay: it is paused, waits behind an interval that failed, or is not done in time.
+        InTheWay: it is paused, waits behind an interval that failed, or is overdue.
     """
     began, told = time.monotonic(), None
     while older := under_way(rest, dag):
@@ -51,14 +51,14 @@ def wait_until_free(
         )
         cancel = f"cancel it: `python infra/airflow/stack.py cancel --dag {dag}`, or on the DAG's page, tab Backfills"
         if first["is_paused"]:
-            raise InTheWay(f"In the way is {which}: it is paused. Let it go on in the UI, or {cancel}.")
+            raise InTheWay(f"Blocked by {which}: it is paused. Resume it in the UI, or {cancel}.")
         if failed and done < len(runs):
             raise InTheWay(
-                f"In the way is {which}: {label(failed[0])} failed, and the intervals after it wait. "
-                f"Mend that and clear its tasks, or {cancel}."
+                f"Blocked by {which}: {label(failed[0])} failed, and the intervals after it wait. "
+                f"Fix it and clear its tasks, or {cancel}."
             )
         if time.monotonic() - began > timeout_s:
-            raise InTheWay(f"Not begun after {timeout_s:.0f} s: in the way is {which}. Wait longer, or {cancel}.")
+            raise InTheWay(f"Not started after {timeout_s:.0f} s: blocked by {which}. Wait longer, or {cancel}.")
         if told is None:
             say(f"Waiting for {which}: Airflow runs one of a DAG at a time. To have this one now, {cancel}.")
         elif told != (first["id"], done):

@@ -110,7 +110,7 @@ class Stack:
         except Failed:
             self.down(quiet=True)
             raise
-        say(f"Airflow is up after {time.monotonic() - started:.0f} s.")
+        say(f"Airflow started in {time.monotonic() - started:.0f} s.")
         self.tell()
 
     def down(self, quiet: bool = False, patience_s: float = 30) -> None:
@@ -137,7 +137,7 @@ class Stack:
             psutil.wait_procs(list(remaining) if chosen is None else chosen, timeout=wait_s)
         left = _alive({*found, *self.running()})
         if left:
-            raise Failed("These processes would not end: " + ", ".join(f"{p.pid} {p.name()}" for p in left))
+            raise Failed("These processes did not stop: " + ", ".join(f"{p.pid} {p.name()}" for p in left))
         self._record.unlink(missing_ok=True)
         say("Airflow is down; no process is left.")
 
@@ -218,7 +218,7 @@ class Stack:
         intervals = sorted(new | unfinished)
         rest.patch(f"/dags/{dag}", {"is_paused": False})
         if not intervals:
-            say(f"Nothing to do: {dag} has done every interval in [{start:%Y-%m-%dT%H:%M}, {end:%Y-%m-%dT%H:%M}).")
+            say(f"Nothing to do: {dag} has completed every interval in [{start:%Y-%m-%dT%H:%M}, {end:%Y-%m-%dT%H:%M}).")
             return
         created = self._create_backfill(rest, body, timeout_s) if new else None
         say(f"{dag}: {counted(len(intervals))} from {label(intervals[0])} on")
@@ -245,14 +245,14 @@ class Stack:
         say(f"{dag}: {counted(len(intervals))} in {time.monotonic() - began:.0f} s")
 
     def cancel(self, dag: str) -> None:
-        """Cancel the DAG's backfill that is under way: tasks that run go on, nothing else of it is begun."""
+        """Cancel the DAG's backfill that is under way: running tasks finish, no others are started."""
         rest = self.rest()
         cancelled = under_way(rest, dag)
         for backfill in cancelled:
             self._cancel(rest, backfill["id"])
-            say(f"Cancelled backfill {backfill['id']} of {dag}: tasks that run go on, nothing else of it is begun.")
+            say(f"Cancelled backfill {backfill['id']} of {dag}: running tasks finish, no others are started.")
         if not cancelled:
-            say(f"No backfill of {dag} is under way.")
+            say(f"No backfill of {dag} is running.")
 
     def _create_backfill(self, rest: Rest, body: dict[str, Any], timeout_s: float) -> int:
         """Create it after the one that is under way; again if SQLite was busy, which Airflow answers with 503."""
@@ -304,7 +304,7 @@ class Stack:
             text.append(f"--- the end of the log of {task['task_id']}, try {task['try_number']}")
             log = rest.get(f"{path}/{task['task_id']}/logs/{task['try_number']}", full_content="true")
             text += [f"    {line}" for line in log_lines(log)[-40:]]
-        text.append("Mend it and give the same command: intervals that succeeded are not run again.")
+        text.append("Fix it and run the same command: intervals that succeeded are not run again.")
         raise Failed("\n".join(text))
 
     def _cancel(self, rest: Rest, backfill: int | None) -> None:
@@ -334,7 +334,7 @@ class Stack:
     def _archive_classes(self) -> None:
         if self.at.class_archive.exists() or os.environ.get("TIDEGATE_CLASS_ARCHIVE") == "no":
             return
-        say("Archiving Spark's classes, once, half a minute: every Spark application starts faster from then on …")
+        say("Archiving Spark's classes (once, half a minute), so that Spark applications start faster …")
         maker = PROJECT / "infra" / "spark" / "class_archive.py"
         subprocess.run([sys.executable, str(maker), str(self.at.class_archive)], check=False)
 
@@ -350,14 +350,16 @@ class Stack:
                 return
             self._fail_if_a_component_ended()
             if time.monotonic() > deadline:
-                raise Failed(f"Airflow did not get healthy in time; see {shown(logs)}")
+                raise Failed(f"Airflow did not become healthy in time; see {shown(logs)}")
             time.sleep(0.5)
 
     def _fail_if_a_component_ended(self) -> None:
         for name, pid in self._recorded().get("processes", {}).items():
             if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
                 log = self.at.airflow / "component_logs" / f"{name}.log"
-                raise Failed(f"Airflow's {name} ended; `make down` and `make up` start it anew. Its log:\n{tail(log)}")
+                raise Failed(
+                    f"Airflow's {name} ended; restart it with `make down` and `make up`. Its log:\n{tail(log)}"
+                )
 
     def _make_pool(self, rest: Rest) -> None:
         slots = int(os.environ.get("TIDEGATE_SPARK_SLOTS", "1"))
@@ -378,7 +380,7 @@ class Stack:
         wanted = {file.stem for file in self.at.dags.glob("*.py")}
         while True:
             for error in rest.get("/importErrors")["import_errors"]:
-                say(f"  {error['filename']} is no DAG yet:\n{error['stack_trace']}")
+                say(f"  {error['filename']} is not a valid DAG:\n{error['stack_trace']}")
                 wanted.discard(Path(error["filename"]).stem)
             present = {dag["dag_id"] for dag in rest.pages("/dags", of="dags")}
             if wanted <= present:
@@ -452,7 +454,9 @@ def parse_instant(text: str) -> datetime:
     try:
         instant = datetime.fromisoformat(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no instant: expected something like 2013-02-08T10:00Z") from None
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a valid timestamp: expected something like 2013-02-08T10:00Z"
+        ) from None
     return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
 
 
@@ -476,7 +480,7 @@ def main() -> int:
     backfill.add_argument("--dag", required=True)
     backfill.add_argument("--from", dest="start", required=True, type=parse_instant)
     backfill.add_argument("--to", dest="end", required=True, type=parse_instant)
-    backfill.add_argument("--again", action="store_true", help="run intervals again that succeeded")
+    backfill.add_argument("--again", action="store_true", help="also rerun intervals that succeeded")
     backfill.add_argument("--timeout", type=float, default=3600, help="seconds, 3600 if not given")
     cancel = commands.add_parser("cancel")
     cancel.add_argument("--dag", required=True)
@@ -513,7 +517,7 @@ def main() -> int:
         print(f"Airflow refused: {refused}", file=sys.stderr, flush=True)
         return 1
     except KeyboardInterrupt:
-        print("Interrupted. Airflow itself goes on; `make down` ends it.", file=sys.stderr)
+        print("Interrupted. Airflow keeps running; stop it with `make down`.", file=sys.stderr)
         return 130
     return 0
 

@@ -215,7 +215,7 @@ def print_promises(console: Console, account: Account, check: bool) -> bool:
         slack_s = account.slack_s(query)
         waits = "" if slack_s is None else show_duration(slack_s)
         promises.add_row(query.id, promised, measured, waits, verdict)
-    caption = f"An error is promised for {ERROR_TARGET:.0%} of the windows, hits on average. Brute force is DuckDB's."
+    caption = f"ERROR is promised for {ERROR_TARGET:.0%} of the windows, ACCURACY on average. Brute force: DuckDB."
     section(console, "Promises and answers", promises, caption)
     for comparison in problems:
         console.print(escape(str(comparison)), style="red", highlight=False)
@@ -245,7 +245,7 @@ def print_refused(console: Console, account: Account) -> None:
     """What was quarantined."""
     refused = account.refused()
     if not refused:
-        console.print("[bold]Refused[/bold]  nothing: every record that was read is in a table\n")
+        console.print("[bold]Refused[/bold]  nothing: every record that was read was accepted\n")
         return
     found = table("stream", "reason", "records", right=("records",))
     for stream, reason, records in refused:
@@ -295,7 +295,7 @@ def argument_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser(
         prog="account.py",
-        description="Print a short account of what a pipeline did.",
+        description="Print a short summary of what a pipeline did.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

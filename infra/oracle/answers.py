@@ -25,8 +25,16 @@ Row = dict[str, Any]
 
 
 def duck(fragment: str) -> str:
-    """A fragment of Spark SQL in DuckDB's dialect."""
-    return sqlglot.transpile(fragment, read="spark", write="duckdb")[0]
+    """A fragment of Spark SQL in DuckDB's dialect; sums and products that overflow are NULL."""
+
+    def step(node: exp.Expression) -> exp.Expression:
+        if type(node) not in (exp.Add, exp.Sub, exp.Mul) or isinstance(node.expression, exp.Interval):
+            return node
+        return exp.Anonymous(
+            this="TRY", expressions=[type(node)(**{k: v.transform(step) for k, v in node.args.items()})]
+        )
+
+    return sqlglot.parse_one(fragment, read="spark").transform(step).sql("duckdb")
 
 
 def quoted(name: str) -> str:
@@ -108,9 +116,9 @@ def aggregate_sql(query: Query, folder: Path) -> str:
         totals.append(f"{a.function}({argument}) AS {a.slot}_held")
         held = f"{a.slot}_held"
         if a.function == "count":
-            slots.append(f"CAST(coalesce({held}, 0) AS DOUBLE) * (1.0 / coverage) AS {a.slot}")
+            slots.append(f"CAST(coalesce({held}, 0) AS DOUBLE) * (1.0 / nullif(coverage, 0)) AS {a.slot}")
         elif a.function == "sum":
-            slots.append(f"CAST({held} AS DOUBLE) * (1.0 / coverage) AS {a.slot}")
+            slots.append(f"CAST({held} AS DOUBLE) * (1.0 / nullif(coverage, 0)) AS {a.slot}")
         else:
             slots.append(f"{held} AS {a.slot}")
     group_slots = [g.slot for g in query.group_by]

@@ -112,7 +112,10 @@ def main():
     connection.sendall(message)
     answer = connection.recv(1)
     if not answer:
-        print(f"tidegate: the application's host ended; its log: {path.replace('.sock', '.log')}", file=sys.stderr)
+        print(
+            f"tidegate: the application's host process ended; see its log {path.replace('.sock', '.log')}",
+            file=sys.stderr,
+        )
         return 1
     return answer[0]
 

@@ -261,7 +261,7 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
     while len(content) < size:
         piece = connection.recv(size - len(content))
         if not piece:
-            raise EOFError("the client went away before it had said what to run")
+            raise EOFError("the client disconnected before it sent its request")
         content += piece
     return content
 

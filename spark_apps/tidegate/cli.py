@@ -20,13 +20,13 @@ from tidegate.declarations.errors import UserError
 
 EXIT_CODES = """exit status:
   0    done
-  1    a critical check of data quality failed (its results and pages are
-       written), or Tidegate has a fault (a traceback)
-  2    the command line, a pipeline, a file or a warehouse cannot be used; the
-       message says why, and nothing was done
-  130  interrupted; what was complete is kept"""
+  1    a critical data quality check failed (results and pages are written), or
+       an internal error (a traceback)
+  2    a command line, pipeline, file or warehouse that cannot be used; the
+       message says why, nothing was done
+  130  interrupted; completed work is kept"""
 _PIPELINE = "folder with pipeline.yml and queries/"
-_WAREHOUSE = "where the tables are"
+_WAREHOUSE = "folder that holds the tables"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,7 +42,7 @@ class _Parser(argparse.ArgumentParser):
         if action.choices is not None and value not in action.choices:
             near = get_close_matches(str(value), [str(choice) for choice in action.choices], n=1)
             expected = f"did you mean '{near[0]}'?" if near else f"expected {', '.join(map(str, action.choices))}"
-            raise argparse.ArgumentError(action, f"there is no '{value}'; {expected}")
+            raise argparse.ArgumentError(action, f"invalid choice '{value}'; {expected}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="tidegate",
         description="Continuous queries over out-of-order event streams within a memory budget.",
         epilog="start here:\n  tidegate init shop       # and run the command that it prints\n\n"
-        f"TAB completes commands and options after: source <(tidegate completion bash)\n\n{EXIT_CODES}",
+        f"shell completion: source <(tidegate completion bash)\n\n{EXIT_CODES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
@@ -81,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     explain = _command(
         commands,
         "explain",
-        "show streams, queries, and the memory that each level of support needs",
+        "show streams, queries and the memory that each support level needs",
         "tidegate explain dags/pipelines/flights | less",
     )
     explain.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR", help=_PIPELINE)
@@ -90,21 +90,22 @@ def _parser() -> argparse.ArgumentParser:
     plan = _command(
         commands,
         "plan-windows",
-        "plan windows for an instance in JSON",
+        "plan window widths for a problem given as JSON",
         "tidegate plan-windows instance.json --method ap\n"
         '  echo \'{"memory_budget_bytes": 4000, "windows": [{"id": "w", "tuple_bytes": 40, "rate": 1}],\n'
         '    "queries": [{"id": "q", "ranges_s": {"w": 60}, "slack_width_s": 10, "delay_s": 60}]}\''
         " | tidegate plan-windows -",
     )
     plan.add_argument(
-        "instance", metavar="INSTANCE.json", help="memory budget, windows and queries; - is standard input"
+        "instance", metavar="INSTANCE.json", help="file with memory budget, windows and queries; - reads standard input"
     )
     plan.add_argument(
         "--method",
         choices=("joint", "exact", "dp", "ap"),
         default="joint",
-        help="how level C is planned: free swings and staggered ramps (joint, the default), or the paper's serial "
-        "groups: optimal (exact, dp up to 20 windows) or by first fit (ap)",
+        help="how level C is planned: joint (the default) lets windows grow and shrink at staggered times; with the "
+        "others the windows of a group take turns, as in the paper: exact, dp (optimal; dp up to 20 windows), ap "
+        "(first fit)",
     )
     plan.set_defaults(action=_plan_windows)
 
@@ -123,24 +124,28 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         choices=(*STAGES, ANSWERS),
         metavar="NAME",
-        help=f"only these, may be given more than once: {', '.join(STAGES)}; {ANSWERS} stands for all but the last two",
+        help=f"run only this stage; may be repeated: {', '.join(STAGES)}; {ANSWERS} stands for all but the last two",
     )
     run.add_argument(
         "--live",
         action="store_true",
-        help="answer as files land, until --to (without it: until stopped); started again it goes on where it stood; "
-        "at an interval's end its stages run (all but publish; with --stage those named and those that the next "
+        help="answer continuously as files land, until --to or until stopped; a restart resumes where the run stopped; "
+        "at the end of an interval its stages run (all but publish; with --stage, those named and those that the next "
         "interval needs)",
     )
     run.add_argument(
-        "--every", type=duration_s, default=10.0, metavar="TIME", help="with --live: how often to look (default 10s)"
+        "--every",
+        type=duration_s,
+        default=10.0,
+        metavar="TIME",
+        help="with --live: how often to look for new files (default 10s)",
     )
     run.add_argument(
         "--patience",
         type=duration_s,
         metavar="TIME",
-        help="with --live: how long to wait for a stream that stays away once arrivals on another have passed it "
-        "(default: one interval; for ever for a stream with missing_file: error)",
+        help="with --live: how long an idle stream holds back the watermark after another stream has passed it "
+        "(default: one interval; forever for a stream with missing_file: error)",
     )
     run.set_defaults(action=_run)
 
@@ -153,32 +158,32 @@ def _parser() -> argparse.ArgumentParser:
     )
     history.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR", help=_PIPELINE)
     history.add_argument("query", metavar="SQL", help="SELECT aggregates FROM a stream [WHERE …] [GROUP BY …]")
-    _about_the_past(history, "first event time (UTC)", "first event time after the period (UTC)")
+    _about_the_past(history, "first event time (UTC)", "end of the event times, exclusive (UTC)")
     history.add_argument(
         "--within",
         type=share,
         metavar="SHARE",
-        help="read the sparse bands of the samples first, and stop when every interval is this narrow (such as 1%%); "
-        "shows it narrowing",
+        help="read the sparsest samples first and stop as soon as every interval is this narrow (such as 1%%); prints "
+        "each step",
     )
     history.set_defaults(action=_history)
 
     fill = _command(
         commands,
         "fill",
-        "fill the answers of windows that were narrower than their range from history",
+        "complete, from history, the answers of windows that were narrower than their range",
         "tidegate fill dags/pipelines/flights ground_speed --warehouse warehouse \\\n"
         "    --from 2013-02-08T12 --to 2013-02-08T18",
     )
     fill.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR", help=_PIPELINE)
     fill.add_argument("query", metavar="QUERY", help="one of its aggregate queries over one stream")
-    _about_the_past(fill, "answers given from (UTC)", "answers given before (UTC)")
+    _about_the_past(fill, "first time of emission (UTC)", "end of the times of emission, exclusive (UTC)")
     fill.set_defaults(action=_fill)
 
     report = _command(
         commands,
         "report",
-        "write one HTML page: K, accuracy, widths and memory against the promises",
+        "write an HTML report: slack, accuracy, widths and memory compared with the promises",
         "tidegate report dags/pipelines/flights --warehouse warehouse\n"
         "  tidegate report dags/pipelines/flights --warehouse warehouse --output storm.html",
     )
@@ -190,20 +195,24 @@ def _parser() -> argparse.ArgumentParser:
     sql = _command(
         commands,
         "sql",
-        "serve every table and mart to SQL clients (JDBC, HiveServer2) on this machine, until stopped",
+        "serve all tables and marts to SQL clients (JDBC, HiveServer2) on this machine until stopped",
         "tidegate sql dags/pipelines/flights --warehouse warehouse\n"
         "  tidegate sql dags/pipelines/flights --warehouse warehouse --duckdb > views.sql && duckdb -init views.sql",
     )
-    sql.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR")
-    sql.add_argument("--warehouse", type=Path, required=True, metavar="DIR")
-    sql.add_argument("--port", type=int, default=10000, metavar="N", help="on 127.0.0.1 (default 10000)")
-    sql.add_argument("--duckdb", action="store_true", help="serve nothing: print views over the files for DuckDB")
+    sql.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR", help=_PIPELINE)
+    sql.add_argument("--warehouse", type=Path, required=True, metavar="DIR", help=_WAREHOUSE)
+    sql.add_argument(
+        "--port", type=int, default=10000, metavar="N", help="port to listen on, on 127.0.0.1 (default 10000)"
+    )
+    sql.add_argument(
+        "--duckdb", action="store_true", help="start no server; print CREATE VIEW statements over the files for DuckDB"
+    )
     sql.set_defaults(action=_sql)
 
     completion = _command(
         commands,
         "completion",
-        "print a script that makes TAB complete commands and options",
+        "print a shell completion script",
         "source <(tidegate completion bash)          # in ~/.bashrc; the same with zsh in ~/.zshrc\n"
         "  tidegate completion fish > ~/.config/fish/completions/tidegate.fish",
     )
@@ -217,7 +226,9 @@ def _about_the_past(parser: argparse.ArgumentParser, start: str, end: str) -> No
     parser.add_argument("--warehouse", type=Path, required=True, metavar="DIR", help=_WAREHOUSE)
     parser.add_argument("--from", dest="start", type=instant, required=True, metavar="T", help=start)
     parser.add_argument("--to", dest="end", type=instant, required=True, metavar="T", help=end)
-    parser.add_argument("--confidence", type=float, default=0.95, metavar="P", help="of the intervals (default 0.95)")
+    parser.add_argument(
+        "--confidence", type=float, default=0.95, metavar="P", help="confidence level of the intervals (default 0.95)"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -259,7 +270,7 @@ def _plan_windows(arguments: argparse.Namespace) -> None:
             content = file.read(MOST_BYTES + 1)
         text = content.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UserError(f"{arguments.instance} cannot be read: {reason}") from None
     if len(content) > MOST_BYTES:
         raise UserError(f"{arguments.instance} is too large: an instance has at most {MOST_BYTES >> 20} MiB")
@@ -278,7 +289,7 @@ def _run(arguments: argparse.Namespace) -> None:
     from tidegate.hosts.intervals import intervals_between
 
     if arguments.end is None and not arguments.live:
-        raise UserError("--to is missing: give the last interval's end, or --live to go on until stopped")
+        raise UserError("--to is missing: give the end of the last interval, or --live to run until stopped")
     named = stages_named(arguments.stage or ())
     for stage in named:
         require_stage(stage)

@@ -78,7 +78,7 @@ def test_a_stretch_overrides_the_interval(flights: Any) -> None:
 
 def test_half_a_stretch_is_refused(flights: Any) -> None:
     """One bound alone is a mistake."""
-    with pytest.raises(ValueError, match="both `from` and `to`"):
+    with pytest.raises(ValueError, match="`from` and `to` must be given together"):
         rendered(flights, "ingest", **{"from": "2013-02-07T00:00:00Z"})
 
 

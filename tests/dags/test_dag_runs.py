@@ -46,7 +46,7 @@ def test_only_the_stages_that_were_asked_for_run(flights: Any) -> None:
     from airflow.sdk.exceptions import AirflowSkipException
 
     _gate(flights, "top_k", stages=["top_k"])
-    with pytest.raises(AirflowSkipException, match="about top_k only"):
+    with pytest.raises(AirflowSkipException, match="this run includes top_k only"):
         _gate(flights, "calibrate", stages=["top_k"])
 
 
@@ -67,7 +67,7 @@ def test_a_dry_run_says_what_it_would_run(flights: Any) -> None:
         ("2013-02-08T10:30:00Z", "2013-02-08T12:00:00Z", r"`from`.*nearest are 2013-02-08T10:00:00Z and .*T11:00:00Z"),
         ("2013-02-08T10:00:00Z", "2013-02-08T10:00:00Z", "must be later"),
         ("2013-02-08T12:00:00Z", "2013-02-08T10:00:00Z", "must be later"),
-        ("2013-02-08T10:00:00Z", None, "both `from` and `to`"),
+        ("2013-02-08T10:00:00Z", None, "`from` and `to` must be given together"),
     ],
 )
 def test_a_stretch_that_cannot_be_run_fails_at_once(flights: Any, start: str, end: str | None, says: str) -> None:
@@ -145,7 +145,7 @@ def test_a_late_run_names_what_is_not_fresh(flights: Any, tmp_path: Path, monkey
     asyncio.run(alerts.late(**deadline.callback.kwargs, context={"dag_run": run}))
     asyncio.run(alerts.late(**deadline.callback.kwargs, context={"dag_run": run | {"run_type": "backfill"}}))
     (alert,) = _alerts(tmp_path)
-    assert "[2013-02-08T10:00, 2013-02-08T11:00) was not done 2:00:00 after" in alert["text"]
+    assert "[2013-02-08T10:00, 2013-02-08T11:00) was not complete 2:00:00 after" in alert["text"]
     assert "most_delayed (ACCURACY 90%)" in alert["text"] and "bad_weather (no promise)" in alert["text"]
 
 

@@ -246,6 +246,15 @@ def test_a_missing_file_is_said_while_running(said: str) -> None:
     assert any("jsonls" in line and "missing" in line and "2024-03-01T13" in line for line in said.splitlines())
 
 
+def test_progress_is_short_and_for_people(said: str, warehouse: Path) -> None:
+    """No JSON between the lines: what each stage measured is in a file; nothing is said twice."""
+    lines = said.splitlines()
+    assert sum("cold start" in line for line in lines) == 1
+    assert all(len(line) < 200 and line[:9].count(":") == 2 for line in lines), said
+    stages = [json.loads(line)["app"] for line in (warehouse / "_logs" / "stages.jsonl").read_text().splitlines()]
+    assert stages == [line.split(": ")[1] for line in lines if ": done in " in line] and "ingest" in stages
+
+
 def test_records_in_are_rows_out_plus_refused(warehouse: Path) -> None:
     metrics = [row for row in read_rows(warehouse, "run_metrics") if row["app"] == "ingest"]
     assert len(metrics) == len(HOURS)

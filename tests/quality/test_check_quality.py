@@ -113,7 +113,7 @@ def test_a_broken_promise_is_told_for_the_week_and_for_programs(spoilt: Warehous
     assert worst["promise"] == "ACCURACY 90 %" and worst["success"] is False and worst["measured"] < worst["promised"]
     assert [row["query"] for row in summary["broken"]] == ["worst"] and summary["broken"][0]["interval"] == HOUR
     week = (site(spoilt) / "weeks" / "2013-W06.html").read_text()
-    assert "2 intervals were judged: 1 in order, 1 with a warning, 0 with something critical." in week
+    assert "2 intervals were judged: 1 in order, 1 with a warning, 0 with critical failures." in week
     assert "84.6%" in week and "promised at least 0.9" in week
     trends = (site(spoilt) / "trends.html").read_text()
     assert "Accuracy against the promise" in trends and "84.6%" in trends and "Bytes held against M" in trends

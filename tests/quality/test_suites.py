@@ -379,7 +379,7 @@ def test_good_hours_pass_every_expectation(good: Warehouse) -> None:
 
 def test_good_hour_is_judged_by_every_rule(good: Warehouse) -> None:
     judged = {
-        row["expectation"] for row in judge(good) if not row["detail"].endswith("nothing to judge in this interval")
+        row["expectation"] for row in judge(good) if not row["detail"].endswith("nothing to check in this interval")
     }
     assert judged == set(SEVERITIES) - {"promise_warming_up"}
 

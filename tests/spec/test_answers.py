@@ -1,4 +1,4 @@
-"""The examples of answers/cases.yml, each on the pure operators and through Spark."""
+"""The examples of answers/cases.yml, each on the pure operators and from files, in slices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import yaml
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Pipeline, Query, to_us
 from tidegate.declarations.tables import schema
-from tidegate.hosts.queries import aggregate_spec, answer, top_k_spec
+from tidegate.hosts.queries import Answering, Question, aggregate_spec, top_k_spec
 from tidegate.hosts.scan import EventFiles
 from tidegate.operators import join_aggregate, top_k
 from tidegate.operators.schedule import Schedule
@@ -115,21 +115,18 @@ def in_files(folder: Path, rows: pa.Table) -> EventFiles:
     return EventFiles(tuple(paths), rows.schema)
 
 
-@pytest.mark.spark
-@pytest.mark.parametrize("way", ["Spark reads", "one task reads"])
-def test_through_spark(spark, case, pipeline, schedule, way, tmp_path):
+@pytest.mark.parametrize("slices", [1, 2, 7])
+def test_from_files_in_slices(case, pipeline, schedule, slices, tmp_path):
     query = pipeline.query("q")
-    rows = {s.name: tuples(case, s.name, pipeline) for s in pipeline.streams}
-    if way == "Spark reads":
-        events = {name: spark.createDataFrame(table) for name, table in rows.items()}
-    else:
-        (tmp_path / "events").mkdir()
-        events = {name: in_files(tmp_path / "events", table) for name, table in rows.items()}
-    answered = answer(spark, query, schedule, coverage(query, schedule), events, 2, us(1) - us(0))
+    (tmp_path / "events").mkdir()
+    files = {s.name: in_files(tmp_path / "events", tuples(case, s.name, pipeline)) for s in pipeline.streams}
     ends = {i: window[0] for i, window in enumerate(sorted(case["windows"], key=lambda w: (w[1], w[0])))}
-    order = ["_window_index", *query.row_keys] if query.kind == "top_k" else ["_window_index"]
-    rows = answered.frame.orderBy(*order).collect()
-    found = [[ends[row["_window_index"]], *(row[o.name] for o in query.outputs)] for row in rows]
+    found, held = [], coverage(query, schedule)
+    for rows in filter(len, np.array_split(np.arange(len(schedule)), slices)):
+        lowers = {alias: lower[rows] for alias, lower in schedule.lower_us.items()}
+        part = Schedule(schedule.window_end_us[rows], schedule.emit_us[rows], lowers)
+        answered = Answering(Question(query, part, held[rows], files, us(1) - us(0))).table().to_pylist()
+        found += [[ends[rows[r["_window_index"]]], *(r[o.name] for o in query.outputs)] for r in answered]
     assert sorted_rows(found) == sorted_rows(case["expect"])
     if query.kind == "top_k":
         assert found == case["expect"], "in the order of groups and ranks"
@@ -214,6 +211,11 @@ def valued(aggregate, partial: dict[str, Any], held: float) -> float | None:
     return partial[f"{aggregate.slot}_{aggregate.function}"]
 
 
+def shown(expression: str, row: dict[str, Any]) -> Any:
+    """The expressions of the cases: columns, and the length of one."""
+    return len(row["k"]) if expression == "CAST(LENGTH(k) AS BIGINT)" else row[expression.strip("`")]
+
+
 def pure_top_k(case, pipeline: Pipeline, query: Query, schedule: Schedule) -> list[list[Any]]:
     spec = top_k_spec(query, us(1) - us(0))
     rows = [
@@ -221,8 +223,8 @@ def pure_top_k(case, pipeline: Pipeline, query: Query, schedule: Schedule) -> li
             "event_us": event_us,
             "arrival_us": arrival_us,
             "event_id": row["event_id"],
-            **{o.slot: row[o.expression.strip("`")] for o in query.order_by},
-            **{f"p{i}": row[o.expression.strip("`")] for i, o in enumerate(query.outputs)},
+            **{o.slot: shown(o.expression, row) for o in query.order_by},
+            **{f"p{i}": shown(o.expression, row) for i, o in enumerate(query.outputs)},
         }
         for _, event_us, arrival_us, row in arrivals(case, pipeline, query)
     ]

@@ -16,7 +16,16 @@ from tests.strangers.traffic import BROKEN, LATENESS, RATES, StreamSpec, arrival
 from tests.strangers.wording import Table, Wording
 
 PUBLISHED_OF = 12  # dbt's models are built for one seed of so many: they cost more than everything else
-STARTS = ["2024-03-01", "2026-01-01", "2023-12-31", "2024-02-29", "2013-10-27", "2000-01-01", "2031-06-15"]
+STARTS = [
+    "2024-03-01",
+    "2026-01-01",
+    "2023-12-31",
+    "2024-02-29",
+    "2013-10-27",
+    "2000-01-01",
+    "2031-06-15",
+    "1970-01-02",
+]
 INTERVALS_S = [60, 300, 600, 900, 1200, 1800, 3600, 3600, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 86_400]
 STREAM_NAMES = [
     "orders",

@@ -16,7 +16,19 @@ STYLES = {
     "csv": ["plain", "plain", "crlf", "offset", "spaced"],
     "parquet": ["plain", "dictionary", "naive", "texts"],
 }
-RATES = ["steady", "steady", "rare", "silent", "bursts", "drift", "instant", "batches", "late_start", "early_end"]
+RATES = [
+    "steady",
+    "steady",
+    "rare",
+    "silent",
+    "bursts",
+    "drift",
+    "instant",
+    "batches",
+    "late_start",
+    "early_end",
+    "nothing",
+]
 LATENESS = ["none", "none", "exponential", "exponential", "lognormal", "bimodal", "days", "early"]
 BROKEN = [
     "cut_off", "not_a_record", "unknown_column", "missing_id", "missing_time", "missing_value", "wrong_type",
@@ -53,7 +65,9 @@ def arrivals(chance: Random, spec: StreamSpec, start: datetime, end: datetime, s
     span = (end - start).total_seconds()
     n = spec.rows
     moments: list[float]
-    if spec.rate == "rare":
+    if spec.rate == "nothing":
+        moments = []
+    elif spec.rate == "rare":
         moments = [chance.uniform(0, span) for _ in range(chance.randint(1, 5))]
     elif spec.rate == "silent":
         a, b = sorted(chance.uniform(0, span) for _ in range(2))

@@ -75,6 +75,7 @@ class Wording:
         numbers, chance = table.of("integer", "double"), self.chance
         choices = ["column"] * 6 + ["sum", "product", "abs", "case", "coalesce", "divided", "greatest", "round", "if"]
         choices += ["length", "hour", "between_times", "epoch", "floor", "mod", "nullif", "negative"]
+        choices += ["root", "power", "logarithm", "sign", "cast", "quarter"]
         kind = chance.choice(choices)
         if kind == "length" and table.of("string"):
             return f"LENGTH({self.column(alias, chance.choice(table.of('string')))})"
@@ -88,6 +89,11 @@ class Wording:
             return f"TIMESTAMPDIFF({unit}, {self.column(alias, first)}, {self.column(alias, second)})"
         if kind == "epoch" and times:
             return f"UNIX_SECONDS({self.column(alias, chance.choice(times))})"
+        days = table.of("date")
+        if kind == "quarter" and days:
+            return f"{chance.choice(['QUARTER', 'YEAR', 'DAY'])}({self.column(alias, chance.choice(days))})"
+        if kind == "cast" and table.of("string"):
+            return f"CAST({self.column(alias, chance.choice(table.of('string')))} AS DOUBLE)"
         if not numbers:
             return None
         column = chance.choice(numbers)
@@ -95,11 +101,7 @@ class Wording:
         if kind == "sum":
             return f"{name} {chance.choice(['+', '-'])} {chance.choice(['1', '0.5', '100'])}"
         if kind == "product":
-            return (
-                f"{name} * {self.column(alias, chance.choice(numbers))}"
-                if chance.random() < 0.5 and abs_max(column) < 1e6
-                else f"{name} * 2"
-            )
+            return f"{name} * {self.column(alias, chance.choice(numbers))}" if chance.random() < 0.5 else f"{name} * 2"
         if kind == "abs":
             return f"ABS({name})"
         if kind == "case":
@@ -108,6 +110,14 @@ class Wording:
             return f"IF({self.predicate(alias, table)}, {name}, 1)"
         if kind == "coalesce":
             return f"COALESCE({name}, 0)"
+        if kind == "root":
+            return f"SQRT(ABS({name}))"
+        if kind == "power" and abs_max(column) < 1e12:
+            return f"POWER({name}, 2)"
+        if kind == "logarithm":
+            return f"LN(ABS({name}) + 1)"
+        if kind == "sign":
+            return f"SIGN({name})"
         if kind == "nullif":
             return f"NULLIF({name}, 0)"
         if kind == "divided":
@@ -122,12 +132,33 @@ class Wording:
             return f"{name} % 7"
         return f"-{name}" if kind == "negative" else name
 
+    def text(self, alias: str, table: Table) -> str | None:
+        """An expression of text over one tuple. Letter case is left alone: engines differ on ß and its like."""
+        chance, columns = self.chance, table.of("string")
+        if not columns:
+            return None
+        name = self.column(alias, chance.choice(columns))
+        return chance.choice(
+            [
+                f"SUBSTRING({name}, 1, 2)",
+                f"CONCAT({name}, '-', {name})",
+                f"{name} || '!'",
+                f"REPLACE({name}, 'a', 'o')",
+                f"COALESCE({name}, 'none')",
+                f"CASE WHEN STARTSWITH({name}, 'A') THEN 'A' WHEN CONTAINS({name}, 'o') THEN 'o' END",
+                f"NULLIF({name}, 'A')",
+            ]
+        )
+
     def predicate(self, alias: str, table: Table) -> str:
         """A condition on one tuple."""
         chance = self.chance
         column = chance.choice(list(table.columns))
         name = self.column(alias, column)
         kind = chance.choice(["compare", "compare", "compare", "null", "in", "range", "not", "or"])
+        words = self.text(alias, table) if chance.random() < 0.1 else None
+        if words:
+            return f"{words} {chance.choice(['<>', '>', '<='])} {quoted(chance.choice(['A', 'o', 'none', '東']))}"
         if kind == "null":
             return f"{name} IS {chance.choice(['NULL', 'NOT NULL'])}"
         if kind == "not":
@@ -174,7 +205,8 @@ class Wording:
             elif kind in ("sum", "avg"):
                 found.append(f"{kind.upper()}({value})" + name)
             elif kind in ("min", "max"):
-                found.append(f"{kind.upper()}({any_column if chance.random() < 0.5 else value})" + name)
+                words = self.text(alias, table) if chance.random() < 0.2 else None
+                found.append(f"{kind.upper()}({words or (any_column if chance.random() < 0.5 else value)})" + name)
             elif kind == "ratio":
                 found.append(f"SUM({value}) / COUNT(*)" + name)
             elif kind == "flag":

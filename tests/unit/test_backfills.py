@@ -62,7 +62,7 @@ def test_the_second_waits_for_the_first_and_says_which() -> None:
     [
         (Airflow([("success", "failed", "running")]), 60, "2013-02-08T05:00 failed, and the intervals after it wait"),
         (Airflow([("running", "queued", "queued")], paused=True), 60, "it is paused"),
-        (Airflow([("running", "queued", "queued")]), -1, "Not begun after -1 s"),
+        (Airflow([("running", "queued", "queued")]), -1, "Not started after -1 s"),
     ],
 )
 def test_who_cannot_end_is_not_waited_for(airflow: Airflow, timeout_s: float, says: str) -> None:

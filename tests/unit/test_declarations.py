@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.examples import examples
+from tidegate.hosts.sources import expected_files, matches_several
 
 from tidegate.declarations import load_pipeline, names, positions, units
 from tidegate.declarations.errors import DeclarationErrors
@@ -21,7 +22,6 @@ from tidegate.declarations.positions import MAX_FILE_BYTES, Report, Source
 from tidegate.declarations.query_parser import parse_query
 from tidegate.declarations.scope import StreamSchema
 from tidegate.hosts.intervals import intervals_between
-from tidegate.hosts.sources import expected_files, matches_several
 
 HOUR = timedelta(hours=1)
 SPEC = Path(__file__).parents[1] / "spec"
@@ -120,7 +120,7 @@ def test_a_query_on_a_broken_stream_is_not_blamed_for_it(tmp_path: Path) -> None
 
 
 def test_there_must_be_a_folder_a_file_and_a_query(tmp_path: Path) -> None:
-    assert "there is no such folder" in mistakes(tmp_path / "nowhere")[0]
+    assert "the folder does not exist" in mistakes(tmp_path / "nowhere")[0]
     (tmp_path / "empty").mkdir()
     told = mistakes(tmp_path / "empty")
     assert told[0].startswith("pipeline.yml:1:1: cannot be read: No such file")
@@ -160,20 +160,20 @@ def test_a_hostile_pipeline_file_is_refused(tmp_path: Path, pipeline: bytes, tol
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "1:1: the file holds no query"),
-        (";;", "1:1: the file holds no query"),
-        ("-- only a comment\n", "1:1: the file holds no query"),
+        ("", "1:1: the file contains no query"),
+        (";;", "1:1: the file contains no query"),
+        ("-- only a comment\n", "1:1: the file contains no query"),
         ("x" * 100_000, "1:1: a query cannot begin with"),
         ("(" * 9_000, "1:1: a query cannot begin with '('"),
         (f"{COUNT} WHERE {'(' * 500}gone{')' * 500}", "1:64: the expression is nested too deeply"),
         (f"{COUNT} WHERE {'NOT ' * 5000}gone", "1:1: the query is nested too deeply"),
         (f"{COUNT} WHERE flight > {'+'.join('1' * 4000)}", "1:1: the query is nested too deeply"),
-        (f"{COUNT} WHERE flight IN ({','.join('1' * 9000)})", "1:10044: the query is absurdly long"),
+        (f"{COUNT} WHERE flight IN ({','.join('1' * 9000)})", "1:10044: the query is too long"),
         (f"{COUNT} WHERE carrier = 'a", "1:58: ' is not closed"),
         (f"{COUNT} /* all", "1:42: a comment is not closed"),
         ("SELECT COUNT(*) FROM départs [1 HOUR]", "1:22: unknown stream 'départs'"),
         ("SELECT\tCOUNT(*)\r\n\tFROM\tdepartures\t[1 HUOR]\r\n", "2:19: unknown unit 'HUOR'"),
-        (f"{COUNT} WHERE flight = 1{'0' * 5000}", "1:57: the number is absurdly large"),
+        (f"{COUNT} WHERE flight = 1{'0' * 5000}", "1:57: the number is too large"),
         (f"SELECT COUNT(*) FROM departures [{'9' * 5000} HOURS]", "1:34: '999"),
         (
             f"SELECT {', '.join(f'flight AS c{i}' for i in range(300))} FROM departures [1 HOUR]",
@@ -303,8 +303,8 @@ def test_an_id_named_as_tidegates_own_but_for_letter_case_is_refused(tmp_path: P
     root = written(tmp_path, GOOD.replace("flight_id", "Event_Id"))
     (found,) = mistakes(root)
     assert found.endswith(
-        "column 'Event_Id' would differ from the column 'event_id' that every stream has in letter case only; "
-        "expected 'event_id', or another name"
+        "column 'Event_Id' would clash with the column 'event_id' of the stream's table; "
+        "expected 'event_id', or another name, such as 'departures_event_id'"
     )
 
 

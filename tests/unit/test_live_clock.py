@@ -122,4 +122,4 @@ def test_the_period_is_in_the_name(pattern: str, path: str, start: str | None) -
 
 
 def test_what_spark_watches_is_open_where_the_pattern_names_times() -> None:
-    assert landing_glob("/in/100%%/{x}/%Y-%m/%d*.csv") == r"/in/100%/\{x\}/*-*/**.csv"
+    assert landing_glob("/in/100%%/{x}/%Y-%m/%d*.csv") == r"/in/100%/{x}/*-*/**.csv"

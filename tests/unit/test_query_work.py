@@ -9,7 +9,6 @@ from tests.command import ROOT
 
 from tidegate.apps.query_work import query_work
 from tidegate.declarations import load_pipeline
-from tidegate.hosts.answers import ROWS_OF_ONE_TASK
 
 STREAM = """
     format: jsonl
@@ -59,18 +58,10 @@ def told(folder: Path, sql: str, rate: float = 1.0) -> str:
         ),
         ("SELECT v FROM a [10 MINUTES] ORDER BY v DESC LIMIT 3", "at most 30 candidates, the 3 best of each pane"),
         ("SELECT v FROM a [10 MINUTES] GROUP BY v ORDER BY v LIMIT 3", "the 3 best of each pane and group (v)"),
-        ("SELECT COUNT(*) FROM a [1 MINUTE] WHERE v > 2", "read by one task, straight from the tables' files"),
-        ("SELECT COUNT(*) FROM a [1 MINUTE] WHERE UPPER(k) = 'X'", "only Spark computes UPPER(k) = 'X'"),
     ],
 )
 def test_what_is_told(tmp_path: Path, sql: str, expected: str) -> None:
     assert expected in told(tmp_path, sql)
-
-
-def test_too_many_tuples_for_one_task_go_through_spark(tmp_path: Path) -> None:
-    sql = "SELECT COUNT(*) FROM a [1 MINUTE], b [1 MINUTE] WHERE a.k = b.k"
-    found = told(tmp_path, sql, rate=ROWS_OF_ONE_TASK / 3600)
-    assert "Spark, in 2 partitions by k: 2e+08 tuples an interval are too many for one task" in found
 
 
 def test_every_flights_query_is_told_of() -> None:

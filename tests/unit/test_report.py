@@ -105,7 +105,7 @@ def warehouse(tmp_path: Path, pipeline: Pipeline) -> Path:
 def test_promises_are_judged(pipeline: Pipeline, warehouse: Path):
     page = run(pipeline, warehouse).read_text()
     assert "✓ Kept: 1.0000 on average over 18 windows" in page
-    assert "✗ Not kept: so it was in 88.8 % of 18 windows" in page
+    assert "✗ Not kept: within it in 88.8 % of 18 windows" in page
     assert "No promise declared." in page
     assert re.search(r'<b class="bad">1 of 2</b>promises kept', page)
     assert "Window state never exceeded the budget (3 measurements)" in page
@@ -147,7 +147,10 @@ def test_estimates_are_set_against_the_truth_by_age(pipeline: Pipeline, warehous
                {"estimate": 97.0, "low": 90.0, "high": 104.0, "holds": True}]  # fmt: skip
     _write(warehouse, pipeline, "history_accuracy", [asked | answer for answer in answers])
     page = run(pipeline, warehouse).read_text()
-    assert "1 of 1 intervals of 95 % hold the truth after the newest pass; check_quality has not judged that." in page
+    assert (
+        "1 of 1 intervals (95 %) contain the true value after the newest pass; check_quality has not checked that yet."
+        in page
+    )
     table = page[page.index("Measured error of estimates") : page.index("The same by part")]
     (row,) = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)[1:]]
     assert row == ["departures", "1.0", "SUM(delay) where delay &lt; 9", "40", "0.5", "100", "97", "90", "104",
@@ -163,13 +166,13 @@ def test_tables_of_another_version_are_named_and_the_rest_is_shown(pipeline: Pip
     torn.write_bytes(torn.read_bytes()[:-8])
     shutil.rmtree(folder / "query_plan")
     page = run(pipeline, warehouse).read_text()
-    said = [unescape(text) for text in re.findall(r'<p class="empty">(Table [^<]*To mend it, .*?)</p>', page)]
+    said = [unescape(text) for text in re.findall(r'<p class="empty">(Table [^<]*To fix it, .*?)</p>', page)]
     left_out = [sentence for sentence in said if "stream_rates" not in sentence]  # which is not there either
     for sentence, (what, where, first, last, stage) in zip(
         left_out,
         (
             (
-                "query_plan is not there, though ingest ran",
+                "query_plan is not there, although ingest ran",
                 "in 3 intervals from 2013-02-08T00 to 2013-02-08T02",
                 "00",
                 "03",

@@ -38,6 +38,11 @@ def test_what_later_windows_need_is_the_least_of_their_bounds() -> None:
     assert schedule.needed_from_us("a").tolist() == [2, 2, 25, NEVER_US]
 
 
+def test_a_window_that_holds_nothing_needs_no_tuple_of_its_end() -> None:
+    schedule = Schedule(np.array([10, 20, 30]), np.array([10, 20, 30]), {"a": np.array([10, 20, 25])})
+    assert schedule.needed_from_us("a").tolist() == [25, 25, 25, NEVER_US]
+
+
 def test_slice_takes_the_answers_of_a_half_open_interval() -> None:
     schedule = Schedule.from_ticks(np.arange(0, 50, 10), 5, {"a": 10})
     part = schedule.slice(15, 35)

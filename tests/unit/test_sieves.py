@@ -13,7 +13,7 @@ from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Pipeline
 from tidegate.declarations.tables import schema
 from tidegate.hosts import sieves
-from tidegate.hosts.queries import top_k_here, top_k_spec
+from tidegate.hosts.queries import Answering, Question, top_k_spec
 from tidegate.hosts.scan import EventFiles
 from tidegate.operators.schedule import Schedule
 
@@ -89,8 +89,8 @@ def asked(pipeline: Pipeline, paths: list[str], kept_in: Path | None, slack_s: i
     ends = START_US + np.arange(1, SECONDS + 30, dtype=np.int64) * 10**6
     schedule = Schedule.from_ticks(ends, slack_s * 10**6, {"calls": 5 * 10**6})
     events = {"calls": EventFiles(tuple(paths), schema(pipeline, "events_calls"), kept_in and str(kept_in))}
-    rows = top_k_here(pipeline.query("longest"), schedule, events, 10**6)
-    assert rows is not None and rows.num_rows > 0
+    rows = Answering(Question(pipeline.query("longest"), schedule, np.ones(len(schedule)), events, 10**6)).table()
+    assert rows.num_rows > 0
     return rows
 
 

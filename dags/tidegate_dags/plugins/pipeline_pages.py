@@ -61,7 +61,7 @@ async def explain(request: Request, error: AnyHTTPException) -> Response:
     """A stranger is sent to the login page, anything else is a short page."""
     if error.status_code in (401, 403):
         return RedirectResponse(get_auth_manager().get_url_login(next_url=str(request.url)), status_code=303)
-    return _page("Not here (yet)", f"<p>{html.escape(str(error.detail))}</p>", status=error.status_code)
+    return _page("Not found", f"<p>{html.escape(str(error.detail))}</p>", status=error.status_code)
 
 
 @app.get("/")
@@ -69,7 +69,7 @@ def all_pipelines() -> Response:
     """Every pipeline that has pages."""
     names = sorted(folder.parent.name for folder in warehouse().glob("*/_docs"))
     if not names:
-        return _page("Tidegate", "<p>No pipeline has written a page yet. The first run does.</p>")
+        return _page("Tidegate", "<p>No pipeline has written a page yet; the first run writes one.</p>")
     return _page("Tidegate", "".join(f"<h2>{html.escape(name)}</h2>{_pipeline(name)}" for name in names))
 
 
@@ -117,7 +117,7 @@ def _status(pipeline: str) -> str:
         summary = json.loads((documents(pipeline) / "quality" / "summary.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return "<p>No interval has been judged yet.</p>"
-    tone, words = _MARKS.get(summary["status"], ("bad", "with something critical"))
+    tone, words = _MARKS.get(summary["status"], ("bad", "with critical failures"))
     newest = html.escape(summary["newest"])
     page = f"{PREFIX}/{quote(pipeline)}/quality/hours/{quote(summary['newest'])}.html"
     rows = "".join(_promise(one) for one in summary["promises"])

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from infra.benchmarks.join_aggregate.job import SECOND_US, SIDES, Job, serve
 from infra.benchmarks.rivals import tidegate
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from tidegate.declarations.models import Pipeline
 from tidegate.declarations.tables import schema
-from tidegate.hosts.queries import answer
+from tidegate.engine import Slice
+from tidegate.engine import run as run_slices
+from tidegate.hosts.queries import Answering, Question
 from tidegate.hosts.scan import EventFiles
-from tidegate.hosts.session import start_session, suit_to_size
+from tidegate.hosts.session import start_session
 from tidegate.operators.schedule import Schedule
 
 
@@ -38,7 +41,6 @@ def start(job: Job) -> tuple[Pipeline, SparkSession]:
 def run(session: tuple[Pipeline, SparkSession], job: Job) -> dict[str, int]:
     """Answer every window; the bytes that the operators held at most."""
     pipeline, spark = session
-    suit_to_size(spark, 0)  # one task reads the files; what is left to Spark are the answers
     query = pipeline.query("asked")
     ranges_us = {window.alias: job.range_s * SECOND_US for window in query.windows}
     schedule = Schedule.from_ticks(job.ends_us, job.slack_s * SECOND_US, ranges_us)
@@ -49,13 +51,32 @@ def run(session: tuple[Pipeline, SparkSession], job: Job) -> dict[str, int]:
         )
         for side in SIDES
     }
-    ends = pa.array(schedule.window_end_us).cast(pa.timestamp("us", tz="UTC"))
-    windows = pa.table({"window_end": ends})
-    tick_us, coverage = job.every_s * SECOND_US, np.ones(len(schedule))
-    answered = answer(spark, query, schedule, coverage, events, pipeline.partitions, tick_us, windows)
-    columns = ("window_end", F.col("pairs").cast("bigint").alias("count"), F.col("total").alias("sum"))
-    answered.frame.select(*columns).coalesce(1).write.parquet(job.out)
-    return {"peak_state_bytes": answered.peak_state_bytes}
+    asked = Question(query, schedule, np.ones(len(schedule)), events, job.every_s * SECOND_US)
+    Path(job.out).mkdir(parents=True, exist_ok=True)
+    (peak,) = run_slices([Slice(0, Asked(asked, str(Path(job.out) / "part-00000.parquet")))], _write, lambda: spark)
+    return {"peak_state_bytes": peak}
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """Every window, and where the answers go."""
+
+    question: Question
+    file: str
+
+
+def _write(part: Slice) -> int:
+    asked: Asked = part.of
+    answering = Answering(asked.question)
+    rows = answering.table()
+    ends = pa.array(asked.question.schedule.window_end_us).cast(pa.timestamp("us")).cast(pa.timestamp("us", tz="UTC"))
+    columns = {
+        "window_end": ends.take(rows.column("_window_index").combine_chunks()),
+        "count": rows.column("pairs").cast(pa.int64()),
+        "sum": rows.column("total"),
+    }
+    pq.write_table(pa.table(columns), asked.file)
+    return answering.peak_state_bytes
 
 
 if __name__ == "__main__":

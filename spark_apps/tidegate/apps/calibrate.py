@@ -10,7 +10,7 @@ can see what it should not), and judges after.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,16 +18,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.apps.calibrate_slacks import NEEDED_ORDER, plan_slacks
-from tidegate.apps.calibrate_widths import judged_columns, learn_widths
+from tidegate.apps.calibrate_widths import candidate_errors, judged_columns, learn_widths, whole_windows
 from tidegate.apps.launcher import launch
 from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.tables import TIMESTAMP
-from tidegate.hosts.answers import answer_rows, answer_windows, windows_of
+from tidegate.engine import Slice
+from tidegate.hosts.answers import windows_of
 from tidegate.hosts.context import RunContext, StageRun
 from tidegate.hosts.intervals import Interval, labels_holding
 from tidegate.hosts.planner import first_arrivals_us
 from tidegate.hosts.plans import Emissions, PlanHistory, asked
-from tidegate.hosts.session import suit_to_size
+from tidegate.hosts.queries import Answering, Question
+from tidegate.hosts.query_slices import PartFile, Staged, cuts, question, run_here_or_on_spark
 from tidegate.hosts.slacks import SlackHistory
 from tidegate.operators.accuracy import (
     hit_rate,
@@ -38,7 +40,6 @@ from tidegate.operators.accuracy import (
 from tidegate.operators.schedule import Int64s, Schedule, instants_us, ticks_between
 
 STAGE = "calibrate"
-_QUERIES_AT_ONCE = 3
 
 
 def run(context: RunContext, intervals: Sequence[Interval]) -> None:
@@ -54,16 +55,7 @@ def learn(context: RunContext, intervals: Sequence[Interval]) -> None:
     context.require_predecessor("slack_plan", intervals, STAGE)
     began_us = first_arrivals_us(warehouse, intervals[-1].label)
     with context.stage("calibrate_learn", intervals) as stage:
-        tuples = (warehouse.rows(f"events_{s.name}", i.label) for s in pipeline.streams for i in intervals)
-        suit_to_size(context.spark, sum(tuples))
-        needed: dict[str, pa.Table] = {}
-        with ThreadPoolExecutor(max_workers=_QUERIES_AT_ONCE) as threads:
-            for query, table in threads.map(
-                lambda q: (q, _learn_query(context, stage, q, began_us, intervals)), pipeline.queries
-            ):
-                needed[query.id] = table
-                context.progress(f"calibrate: {query.id}: truth known")
-        evidence = pa.concat_tables(needed.values())
+        evidence = _learn_queries(context, stage, began_us, intervals)
         for interval in intervals:
             own = evidence.filter(pc.equal(evidence.column("interval"), interval.label))
             stage.commit.put_arrow("needed_slack", interval, own.sort_by(NEEDED_ORDER))
@@ -99,40 +91,92 @@ def slack_grid_s(pipeline: Pipeline) -> np.ndarray:
     return np.array([0.0, *below, pipeline.horizon_s], dtype=np.float64)
 
 
-def _learn_query(
-    context: RunContext,
-    stage: StageRun,
-    query: Query,
-    began_us: Mapping[str, int],
-    intervals: Sequence[Interval],
+@dataclass(frozen=True, eq=False)
+class Learning:
+    """Windows of a query that became final, and where their truth goes.
+
+    ``true``: the whole windows at the horizon. ``asked``: with ERROR, each window at every slack of the grid, the last
+    of which is the horizon. ``files``: interval → the file for the truth of the windows that became final in it.
+    """
+
+    pipeline: Pipeline
+    true: Question
+    asked: Question | None
+    ends_us: Int64s
+    grid_s: np.ndarray
+    files: Mapping[str, str]
+    truth: pa.Schema
+    needed: pa.Schema
+
+
+@dataclass
+class Learnt:
+    """What a slice has learnt: rows of truth written an interval, and the slacks that would have done."""
+
+    rows: dict[str, int]
+    needed: pa.Table
+
+
+def _learn_queries(
+    context: RunContext, stage: StageRun, began_us: Mapping[str, int], intervals: Sequence[Interval]
 ) -> pa.Table:
-    """Write the query's truth; return its needed slacks, with the interval that learnt them."""
-    pipeline, table = context.pipeline, f"truth_{query.id}"
-    ends_us = final_ends_us(pipeline, query, began_us, intervals)
-    schema = context.warehouse.schema("needed_slack").append(pa.field("interval", pa.string()))
-    if len(ends_us) == 0:
-        for interval in intervals:
-            stage.commit.put_arrow(table, interval, context.warehouse.schema(table).empty_table())
-            stage.record(interval, query.id)
-        return schema.empty_table()
-    grid_s = slack_grid_s(pipeline) if query.error is not None else np.array([float(pipeline.horizon_s)])
+    """Write the truth of all queries; return the needed slacks, with the interval that learnt them.
+
+    Slices of windows are answered and judged where they are read: what comes here is a number a window, or the winners.
+    """
+    pipeline, warehouse = context.pipeline, context.warehouse
+    schema = warehouse.schema("needed_slack").append(pa.field("interval", pa.string()))
+    staged = {q.id: Staged(stage.commit, f"truth_{q.id}", intervals) for q in pipeline.queries}
+    horizon_us, parts = pipeline.horizon_s * 1_000_000, []
+    for query in pipeline.queries:
+        ends_us = final_ends_us(pipeline, query, began_us, intervals)
+        if len(ends_us) == 0:
+            continue
+        table = staged[query.id]
+        grid_s = slack_grid_s(pipeline) if query.error is not None else np.array([float(pipeline.horizon_s)])
+        whole = question(context, query, _on_grid(query, ends_us, grid_s[-1:]))
+        for number, (first, last) in enumerate(cuts(whole, len(ends_us), pipeline.partitions, len(grid_s))):
+            own = ends_us[first:last]
+            true = question(context, query, _on_grid(query, own, grid_s[-1:]))
+            asked = question(context, query, _on_grid(query, own, grid_s)) if query.error is not None else None
+            where = table.files(number, labels_holding(pipeline, own + horizon_us))
+            parts.append(Learning(pipeline, true, asked, own, grid_s, where, warehouse.schema(table.table), schema))
+    rows = sum(files.rows() * len(part.grid_s) for part in parts for files in part.true.files.values())
+    done = run_here_or_on_spark(context, learnt, parts, rows)
+    for query in pipeline.queries:
+        counts = [found.rows for found, part in zip(done, parts, strict=True) if part.true.query.id == query.id]
+        for interval, written in staged[query.id].settle(counts).items():
+            stage.record(interval, query.id, rows_out=written, peak_state_bytes=0)
+        context.progress(f"calibrate: {query.id}: truth known")
+    return pa.concat_tables([schema.empty_table(), *(found.needed for found in done)])
+
+
+def _on_grid(query: Query, ends_us: Int64s, grid_s: np.ndarray) -> Schedule:
+    """Every window at every slack of the grid."""
     slack_us = np.tile((grid_s * 1e6).astype(np.int64), len(ends_us))
     ranges_us = {w.alias: round(w.range_s * 1e6) for w in query.windows}
-    schedule = Schedule.from_ticks(np.repeat(ends_us, len(grid_s)), slack_us, ranges_us)
-    # Truth and candidates go through the driver: k rows a window, or one a group, and few candidates.
-    rows = answer_rows(context, query, schedule)
-    index = np.asarray(rows.column("_window_index").to_numpy(), dtype=np.int64)
-    waited_us = (schedule.emit_us - schedule.window_end_us)[index]
-    horizon_us = pipeline.horizon_s * 1_000_000
-    rows = rows.append_column("window_end", _instants(schedule.window_end_us[index]))
-    final = labels_holding(pipeline, schedule.window_end_us[index] + horizon_us)
-    rows = rows.append_column("interval", pa.array(final, pa.string()))
-    truth = rows.filter(pa.array(waited_us == horizon_us))
-    for interval in intervals:
-        own = truth.filter(pc.equal(truth.column("interval"), interval.label))
-        stage.commit.put_arrow(table, interval, own.sort_by(_truth_order(query)))
-        stage.record(interval, query.id, rows_out=own.num_rows, peak_state_bytes=0)
-    needed = pa.table({"query": [], "window_end": [], "event_id": [], "slack_s": [], "interval": []})
+    return Schedule.from_ticks(np.repeat(ends_us, len(grid_s)), slack_us, ranges_us)
+
+
+def learnt(part: Slice) -> Learnt:
+    """Answer the windows, write the truth, and say which slacks would have done.
+
+    **Memory**: the truth of the slice's windows.
+    """
+    own: Learning = part.of
+    pipeline, query = own.pipeline, own.true.query
+    known = whole_windows(own.true)
+    ends_us, horizon_us = known.column("window_end").to_numpy(), pipeline.horizon_s * 1_000_000
+    truth = known.drop_columns("window_end").append_column("window_end", _instants(ends_us))
+    truth = truth.append_column("interval", pa.array(labels_holding(pipeline, ends_us + horizon_us), pa.string()))
+    counts = {}
+    for label, file in own.files.items():
+        mine = truth.filter(pc.equal(truth.column("interval"), label)).sort_by(_truth_order(query))
+        if mine.num_rows:
+            written = PartFile(file)
+            written.add(mine.select(own.truth.names).cast(own.truth))
+            counts[label] = written.close()
+    needed = own.needed.empty_table()
     if query.kind == "top_k":
         slack_s = needed_slack(truth.column("_arrival_us").to_numpy(), instants_us(truth.column("window_end")))
         needed = pa.table(
@@ -144,37 +188,21 @@ def _learn_query(
                 "interval": truth.column("interval"),
             }
         )
-    elif query.error is not None:
-        needed = _needed_by_windows(pipeline, query, rows, truth, ends_us, grid_s, waited_us)
-    return needed.cast(schema)
-
-
-def _needed_by_windows(
-    pipeline: Pipeline,
-    query: Query,
-    rows: pa.Table,
-    truth: pa.Table,
-    ends_us: Int64s,
-    grid_s: np.ndarray,
-    waited_us: Int64s,
-) -> pa.Table:
-    windows = _instants(ends_us)
-    groups, values = judged_columns(query)
-    errors = np.empty((len(ends_us), len(grid_s)))
-    for column, slack_s in enumerate(grid_s):
-        candidate = rows.filter(pa.array(waited_us == round(slack_s * 1e6)))
-        errors[:, column] = relative_error(candidate, truth, windows, groups, values)
-    assert query.error is not None
-    horizon_us = pipeline.horizon_s * 1_000_000
-    return pa.table(
-        {
-            "query": pa.repeat(query.id, len(ends_us)),
-            "window_end": windows,
-            "event_id": pa.nulls(len(ends_us), pa.string()),
-            "slack_s": needed_slack_on_grid(errors, grid_s, query.error),
-            "interval": labels_holding(pipeline, ends_us + horizon_us),
-        }
-    )
+    elif own.asked is not None:
+        assert query.error is not None
+        waited_us = own.asked.schedule.emit_us - own.asked.schedule.window_end_us
+        column = np.searchsorted((own.grid_s * 1e6).astype(np.int64), waited_us)
+        errors = candidate_errors(own.asked, column, known, own.ends_us, len(own.grid_s))
+        needed = pa.table(
+            {
+                "query": pa.repeat(query.id, len(own.ends_us)),
+                "window_end": _instants(own.ends_us),
+                "event_id": pa.nulls(len(own.ends_us), pa.string()),
+                "slack_s": needed_slack_on_grid(errors, own.grid_s, query.error),
+                "interval": labels_holding(pipeline, own.ends_us + horizon_us),
+            }
+        )
+    return Learnt(counts, needed.cast(own.needed))
 
 
 def _truth_order(query: Query) -> list[tuple[str, str]]:
@@ -280,7 +308,7 @@ def _with_slots(
     horizon_us = pipeline.horizon_s * 1_000_000
     ranges_us = {w.alias: round(w.range_s * 1e6) for w in query.windows}
     schedule = Schedule.from_ticks(slots_us, horizon_us, ranges_us)
-    rows = answer_windows(context, query, schedule, np.ones(len(schedule))).frame.toArrow()
+    rows = Answering(question(context, query, schedule)).table()
     index = np.asarray(rows.column("_window_index").to_numpy(), dtype=np.int64)
     ends_us = schedule.window_end_us[index]
     labels = labels_holding(pipeline, ends_us + horizon_us)

@@ -8,7 +8,7 @@ errors go to ``width_errors``; those of the last two weeks give the slack widths
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,11 @@ import pyarrow.compute as pc
 
 from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.tables import TIMESTAMP
-from tidegate.hosts.answers import answer_windows
+from tidegate.engine import Slice
 from tidegate.hosts.context import RunContext, StageRun
 from tidegate.hosts.intervals import Interval, interval_holding, labels_holding
+from tidegate.hosts.queries import Answering, Question
+from tidegate.hosts.query_slices import cuts, question, run_here_or_on_spark
 from tidegate.operators.accuracy import (
     ShareChoice,
     choose_share,
@@ -31,7 +33,6 @@ from tidegate.operators.accuracy import (
 from tidegate.operators.accuracy.error_width import Float64s
 from tidegate.operators.schedule import Int64s, Schedule
 
-_QUERIES_AT_ONCE = 3
 _ORDER = [(name, "ascending") for name in ("query", "window_end", "share")]
 
 
@@ -48,21 +49,22 @@ def learn_widths(
         ends_us: query → ends of all its windows that became final within the intervals, microseconds.
         slack_us: query → K in effect at each of them, microseconds.
 
-    **Cost.** One Spark job a query with ERROR, of some 35 answers a sampled window; at least every fifth is sampled.
+    **Cost.** Some 35 answers a sampled window of a query with ERROR; at least every fifth is sampled.
 
     **Guarantee.** The rows of an interval depend on tuples alone, not on how many intervals are run at once.
     """
     pipeline, warehouse = context.pipeline, context.warehouse
     promised = [query for query in pipeline.queries if query.error is not None]
 
-    def measure(query: Query) -> pa.Table:
+    parts: list[Measuring] = []
+    for query in promised:
         stride = sample_stride(_range_s(query), query.every_s)
         sampled = ends_us[query.id] // round(query.every_s * 1e6) % stride == 0
-        return _measure(context, query, ends_us[query.id][sampled], slack_us[query.id][sampled])
-
+        parts += _to_measure(context, query, ends_us[query.id][sampled], slack_us[query.id][sampled])
+    rows_read = sum(files.rows() for part in parts for files in part.asked.files.values())
     schema = warehouse.schema("width_errors").append(pa.field("interval", pa.string()))
-    with ThreadPoolExecutor(max_workers=_QUERIES_AT_ONCE) as threads:
-        fresh = pa.concat_tables([schema.empty_table(), *(t.cast(schema) for t in threads.map(measure, promised))])
+    measured = run_here_or_on_spark(context, _measured, parts, rows_read)
+    fresh = pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in measured)])
     oldest_us = min((_evidence_from_us(pipeline, query, intervals[0]) for query in promised), default=0)
     since = interval_holding(pipeline, oldest_us).label
     earlier = [label for label in warehouse.labels("width_errors") if since <= label < intervals[0].label]
@@ -107,46 +109,112 @@ def _held_ticks(pipeline: Pipeline, range_s: float, share: Float64s | float) -> 
     return np.ceil(range_s / pipeline.tick_s * np.asarray(share) - 1e-9).astype(np.int64)
 
 
-def _measure(context: RunContext, query: Query, ends_us: Int64s, slack_us: Int64s) -> pa.Table:
-    """The error of each window over each share of its ranges, with the interval in which it became final."""
+@dataclass(frozen=True, eq=False)
+class Measuring:
+    """Windows of a query with ERROR, asked for over every share of their ranges.
+
+    ``truth``: the whole windows. ``shares``: those that are tried. ``column``: int64[n], of each window of ``asked``,
+    which share it is over.
+    """
+
+    pipeline: Pipeline
+    truth: Question
+    asked: Question
+    ends_us: Int64s
+    shares: Float64s
+    column: Int64s
+
+
+def _to_measure(context: RunContext, query: Query, ends_us: Int64s, slack_us: Int64s) -> list[Measuring]:
+    """The windows, cut into slices."""
     if len(ends_us) == 0:
-        return pa.table({"query": [], "window_end": [], "share": [], "error": [], "interval": []})
+        return []
+    whole = _over_shares(context, query, ends_us, slack_us)
+    bounds = cuts(whole.asked, len(ends_us), context.pipeline.partitions)
+    if len(bounds) == 1:
+        return [whole]
+    return [_over_shares(context, query, ends_us[first:last], slack_us[first:last]) for first, last in bounds]
+
+
+def _over_shares(context: RunContext, query: Query, ends_us: Int64s, slack_us: Int64s) -> Measuring:
     pipeline, shares = context.pipeline, _shares(context.pipeline, query)
     horizon_us = pipeline.horizon_s * 1_000_000
-    # A row a window and share, and one for its truth: the whole range at the horizon.
-    tried, row = np.append(shares, 1.0), np.arange(len(shares) + 1)
-    wait_us = np.where(row < len(shares), slack_us[:, None], horizon_us)
     # A schedule answers a window once at an instant, so each share is answered a microsecond after the larger one: a
     # tuple that arrives within those few microseconds may count for it already.
-    emit_us = (ends_us[:, None] + wait_us + row[::-1]).ravel()
-    window, column = np.divmod(np.arange(emit_us.size), len(row))
+    behind_us = np.arange(len(shares), 0, -1)
+    emit_us = (ends_us[:, None] + slack_us[:, None] + behind_us).ravel()
+    window, column = np.divmod(np.arange(emit_us.size), len(shares))
     order = np.lexsort((ends_us[window], emit_us))
     window, column = window[order], column[order]
-    coverage, lower_us = np.ones(len(row)), {}
+    coverage, lower_us = np.ones(len(shares)), {}
     for source in query.windows:
-        held_us = _held_ticks(pipeline, source.range_s, tried) * pipeline.tick_s * 1_000_000
+        held_us = _held_ticks(pipeline, source.range_s, shares) * pipeline.tick_s * 1_000_000
         coverage *= held_us / (source.range_s * 1e6)
         lower_us[source.alias] = ends_us[window] - held_us[column]
-    schedule = Schedule(ends_us[window], emit_us[order], lower_us)
-    answered = answer_windows(context, query, schedule, coverage[column]).frame.toArrow()
-    index = np.asarray(answered.column("_window_index").to_numpy(), dtype=np.int64)
-    answered = answered.append_column("window_end", pa.array(schedule.window_end_us[index]))
-    groups, values = judged_columns(query)
-    truth = answered.filter(pa.array(column[index] == len(shares)))
-    errors = np.empty((len(ends_us), len(shares)))
-    for position in range(len(shares)):
-        candidate = answered.filter(pa.array(column[index] == position))
-        errors[:, position] = relative_error(candidate, truth, pa.array(ends_us), groups, values)
-    labels = np.array(labels_holding(pipeline, ends_us + horizon_us), dtype=object)
+    narrowed = question(context, query, Schedule(ends_us[window], emit_us[order], lower_us), coverage[column])
+    ranges_us = {source.alias: round(source.range_s * 1e6) for source in query.windows}
+    whole = question(context, query, Schedule.from_ticks(ends_us, horizon_us, ranges_us))
+    return Measuring(pipeline, whole, narrowed, ends_us, shares, column)
+
+
+def _measured(part: Slice) -> pa.Table:
+    """The error of each window over each share of its ranges, with the interval in which it became final."""
+    own: Measuring = part.of
+    shares, ends_us = own.shares, own.ends_us
+    errors = candidate_errors(own.asked, own.column, whole_windows(own.truth), ends_us, len(shares))
+    horizon_us = own.pipeline.horizon_s * 1_000_000
+    labels = np.array(labels_holding(own.pipeline, ends_us + horizon_us), dtype=object)
     return pa.table(
         {
-            "query": pa.repeat(query.id, errors.size),
+            "query": pa.repeat(own.asked.query.id, errors.size),
             "window_end": pa.array(np.repeat(ends_us, len(shares))).cast(pa.timestamp("us")).cast(TIMESTAMP),
             "share": np.tile(shares, len(ends_us)),
             "error": errors.ravel(),
             "interval": np.repeat(labels, len(shares)),
         }
     )
+
+
+def whole_windows(asked: Question) -> pa.Table:
+    """A question's answers, with ``window_end`` (µs): by it ascending."""
+    rows = Answering(asked).table()
+    index = rows.column("_window_index").to_numpy()
+    return rows.append_column("window_end", pa.array(asked.schedule.window_end_us[index]))
+
+
+def candidate_errors(asked: Question, column: Int64s, truth: pa.Table, ends_us: Int64s, columns: int) -> Float64s:
+    """The errors of candidate answers of the same windows, whose truth is known.
+
+    Args:
+        asked: the candidates, several a window.
+        column: int64[n], of each window of the schedule: which candidate it is; of a window, each is there once.
+        truth: from :func:`whole_windows`.
+        ends_us: the windows, ascending.
+        columns: how many candidates there are.
+
+    Returns:
+        float64[len(ends_us), columns].
+
+    **Memory**: the truth, and a part of the answers, never all candidates of all windows and groups.
+    """
+    groups, values = judged_columns(asked.query)
+    true_us = truth.column("window_end").to_numpy()
+    errors, answering = np.empty((len(ends_us), columns)), Answering(asked)
+    for answers in answering:
+        given = np.arange(*answering.windows)
+        if len(given) == 0:
+            continue
+        end_us = asked.schedule.window_end_us
+        index = answers.column("_window_index").to_numpy()
+        answers = answers.append_column("window_end", pa.array(end_us[index]))
+        first, last = np.searchsorted(true_us, [end_us[given].min(), end_us[given].max() + 1])
+        near = truth.slice(first, last - first)
+        for which in np.unique(column[given]).tolist():
+            own_us = end_us[given[column[given] == which]]
+            rows = answers.filter(pa.array(column[index] == which))
+            found = relative_error(rows, near, pa.array(own_us), groups, values)
+            errors[np.searchsorted(ends_us, own_us), which] = found
+    return errors
 
 
 def _choices(

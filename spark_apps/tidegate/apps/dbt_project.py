@@ -322,14 +322,10 @@ def _answer_grain(query: Query) -> tuple[str, list[Declaration]]:
         within = [name for name in query.group_outputs if name is not None]
         per = f", group ({', '.join(within)})" if within else ""
         return f"one row per window end{per} and rank.", [_grain("window_end", *query.row_keys, nullable=within)]
-    groups = {
-        g.slot: next((o.name for o in query.outputs if o.expression.strip("`") == g.slot), None) for g in query.group_by
-    }
-    shown = [name for name in groups.values() if name is not None]
-    if not groups:
+    slots = [g.slot for g in query.group_by]
+    shown = [next(o.name for o in query.outputs if o.expression.strip("`") == slot) for slot in slots]
+    if not shown:
         return "one row per window end.", [_grain("window_end")]
-    if len(shown) < len(groups):
-        return "one row per window end and group (a group's columns are not all selected).", []
     return f"one row per window end and group ({', '.join(shown)}).", [_grain("window_end", *shown, nullable=shown)]
 
 

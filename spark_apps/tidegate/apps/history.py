@@ -19,6 +19,7 @@ from tidegate.apps.history_past import Past, ask_undisturbed
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, Stream, from_us, to_us
+from tidegate.declarations.names import ID_COLUMN
 from tidegate.declarations.tables import ARROW_TYPES
 from tidegate.hosts.intervals import label_format
 from tidegate.hosts.warehouse import Warehouse
@@ -58,7 +59,7 @@ def query_history(
         UserError: the query is not understood, names something unknown, or asks about a past that is not there.
     """
     if within is not None and not within > 0:
-        raise UserError(f"--within must be a positive share (such as 1%), not {within}")
+        raise UserError(f"--within must be a positive percentage (such as 1%), not {within}")
     require_confidence(confidence)
     if end <= start:
         raise UserError(f"--to {end:%Y-%m-%dT%H:%M:%SZ} must be later than --from {start:%Y-%m-%dT%H:%M:%SZ}")
@@ -118,7 +119,7 @@ def estimate(
     begin, until = (t if t.tzinfo else t.replace(tzinfo=UTC) for t in (start, end))
     result = query_history(loaded, Path(warehouse), sql, begin, until, confidence, within)
     query = parse_history_query(sql, loaded.streams)
-    types = {c.name: ARROW_TYPES[c.type] for c in query.stream.columns}
+    types = {c.name: ARROW_TYPES[c.type] for c in query.stream.columns if c.name != ID_COLUMN}
     columns: dict[str, pa.Array] = {}
     for name, column in query.groups:
         columns[name] = pa.array([row[name] for row in result["rows"]], types.get(column))
@@ -184,10 +185,10 @@ def _nothing_there(warehouse: Warehouse, stream: Stream, start: datetime, end: d
     strata = Past.open(warehouse, stream).view.strata
     asked = f"from {start:%Y-%m-%dT%H:%M:%SZ} to {end:%Y-%m-%dT%H:%M:%SZ}"
     if not len(strata.start_us):
-        return f"nothing of stream '{stream.name}' has entered history yet"
+        return f"the history of stream '{stream.name}' is still empty: tuples enter it when they leave their window"
     first, last = from_us(int(strata.start_us.min())), from_us(int(strata.end_us.max()))
     return (
-        f"history holds nothing of stream '{stream.name}' {asked}; it reaches from {first:%Y-%m-%dT%H:%M:%SZ} "
+        f"stream '{stream.name}' has no history {asked}; its history reaches from {first:%Y-%m-%dT%H:%M:%SZ} "
         f"to {last:%Y-%m-%dT%H:%M:%SZ}"
     )
 
@@ -206,11 +207,11 @@ def render(result: dict[str, Any]) -> str:
     ------  ---------------
     JFK     12.34 (9 to 17)
     <BLANKLINE>
-    9 sampled tuples of 2 leaves; in brackets the 95 % interval
+    9 sampled tuples of 2 leaves; in brackets: the 95 % interval
     """
     rows = result["rows"]
     foot = f"{result['sampled_rows']} sampled tuples of {result['leaves']} leaves"
-    foot += f"; in brackets the {_number(100 * result['confidence'])} % interval"
+    foot += f"; in brackets: the {_number(100 * result['confidence'])} % interval"
     if not rows:
         return f"no sampled tuple qualifies\n\n{foot}"
     steps = [f"{step['sampled_rows']:>9,} sampled tuples: {_reach(step['widest'])}" for step in result.get("steps", [])]

@@ -14,8 +14,8 @@ from tidegate.apps.history_past import Bools, Past, View, event_us_in
 from tidegate.declarations.names import EVENT_COLUMNS
 from tidegate.declarations.tables import ARROW_TYPES
 from tidegate.hosts.history_store import Samples, Strata
+from tidegate.operators.expressions import columns_of, evaluate, truth
 from tidegate.operators.history.estimators import Bounds, Estimate, Known, LeafSample, with_uniform_arrivals
-from tidegate.operators.history.expressions import columns_of, doubles, evaluate, truth
 from tidegate.operators.history.laws import Float64s
 from tidegate.operators.history.query import HistoryAggregate, HistoryQuery
 from tidegate.operators.history.tree import COUNT, MAX, MAX_TIME, MIN, MIN_TIME, SUM, Totals, added_up
@@ -205,10 +205,10 @@ def values_of(aggregate: HistoryAggregate, rows: pa.Table) -> tuple[Float64s, Bo
     if aggregate.expression is None:
         return np.ones(rows.num_rows), np.ones(rows.num_rows, bool)
     computed = evaluate(aggregate.expression, rows)
-    valid = np.asarray(computed.is_valid().to_numpy(), dtype=bool)
+    valid = np.asarray(computed.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
     if aggregate.function == "count":
         return np.ones(rows.num_rows), valid
-    values = pc.fill_null(doubles(computed), 0.0).to_numpy()
+    values = pc.fill_null(computed.cast(pa.float64(), safe=False), 0.0).to_numpy()
     finite = np.isfinite(values)
     return np.where(finite, values, 0.0), valid & finite
 

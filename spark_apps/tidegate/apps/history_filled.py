@@ -41,8 +41,8 @@ from tidegate.hosts.plans import PlanHistory
 from tidegate.hosts.scan import EventFiles
 from tidegate.hosts.slacks import SlackHistory
 from tidegate.hosts.warehouse import Warehouse
+from tidegate.operators.expressions import evaluate, truth
 from tidegate.operators.history.estimators import Bools, Estimate, Float64s, LeafSample
-from tidegate.operators.history.expressions import doubles, evaluate, truth
 from tidegate.operators.history.filling import FilledAggregate, filled_expression
 from tidegate.operators.history.query import HistoryQuery, parse_history_query
 from tidegate.operators.schedule import instants_us
@@ -112,7 +112,9 @@ def _fillable(pipeline: Pipeline, query_id: str) -> Query:
         near = nearest_name(query_id, [q.id for q in pipeline.queries])
         raise UserError(f"there is no query '{query_id}'" + (f"; did you mean '{near}'?" if near else ""))
     if query.kind == "top_k":
-        raise UserError(f"{query_id} asks for the best tuples: a sample does not have them, so it cannot be filled")
+        raise UserError(
+            f"{query_id} is a top-k query: a sample does not contain the top tuples, so it cannot be filled"
+        )
     if len(query.windows) > 1:
         raise UserError(f"{query_id} is a join: history samples each stream by itself, so it cannot be filled")
     if pipeline.stream(query.streams[0]).history is None:
@@ -241,7 +243,7 @@ class Filling:
         def compute(values: Float64s) -> Float64s:
             columns = {slot: pa.array(values[:, i]) for i, slot in enumerate(slots)}
             columns |= {slot: pa.array([key] * len(values)) for slot, key in groups.items()}
-            found = pc.fill_null(doubles(evaluate(node, pa.table(columns))), np.nan)
+            found = pc.fill_null(evaluate(node, pa.table(columns), pa.float64()), np.nan)
             return np.asarray(found.to_numpy(), dtype=np.float64)
 
         return compute
@@ -288,6 +290,6 @@ def render_filled(result: dict[str, Any]) -> str:
         for row in window["rows"]
     ]
     empty = sum(not window["rows"] for window in filled)
-    foot = f"filled: share of the range that comes from history; in brackets the {result['confidence']:.0%} interval"
-    without = [f"{empty} narrow windows have no row"] if empty else []
+    foot = f"filled: share of the range that comes from history; in brackets: the {result['confidence']:.0%} interval"
+    without = [f"{empty} narrow windows have no rows"] if empty else []
     return "\n".join([head, "", *table_of(["window_end", "filled", *names], rows), "", *without, foot])

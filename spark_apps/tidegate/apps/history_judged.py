@@ -23,7 +23,6 @@ from tidegate.declarations.models import from_us
 from tidegate.hosts.history_store import Samples
 from tidegate.hosts.scan import EventFiles
 from tidegate.operators.history.estimators import Estimate
-from tidegate.operators.history.expressions import doubles
 from tidegate.operators.history.laws import Float64s, Int64s
 from tidegate.operators.history.query import parse_history_query
 from tidegate.operators.schedule import instants_us
@@ -202,5 +201,8 @@ def _events(
     seen_by_us = min(end_us + stream.max_late_s * 1_000_000, pass_us - 1)
     files = EventFiles.between(past.warehouse, stream, labels, start_us, seen_by_us)
     rows = files.table((start_us, end_us, pass_us - 1), ["event_time", *stream.numeric_columns])
-    values = {name: pc.fill_null(doubles(rows.column(name)), np.nan).to_numpy() for name in stream.numeric_columns}
+    values = {
+        name: pc.fill_null(rows.column(name).cast(pa.float64(), safe=False), np.nan).to_numpy()
+        for name in stream.numeric_columns
+    }
     return instants_us(rows.column("event_time")), values

@@ -22,7 +22,7 @@ def instant(text: str) -> datetime:
         parsed = datetime.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"'{text}' is no instant: write it like 2013-02-08, 2013-02-08T10 or 2013-02-08T10:30:00Z (UTC)"
+            f"'{text}' is not a valid timestamp: write it like 2013-02-08, 2013-02-08T10 or 2013-02-08T10:30:00Z (UTC)"
         ) from None
     return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
 
@@ -36,7 +36,7 @@ def duration_s(text: str) -> float:
     except UnreadableError as error:
         raise argparse.ArgumentTypeError(f"{error.message}: write it like 10s, 5m or '10 seconds'") from None
     if seconds <= 0:
-        raise argparse.ArgumentTypeError(f"'{text}' is no time: write it like 10s, 5m or '10 seconds'")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a positive duration: write it like 10s, 5m or '10 seconds'")
     return seconds
 
 
@@ -52,10 +52,14 @@ def share(text: str) -> float:
 def add_range_arguments(parser: argparse.ArgumentParser, end_needed: bool = True) -> None:
     """The arguments that every stage takes."""
     parser.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR", help="folder with pipeline.yml and queries/")
-    parser.add_argument("--warehouse", type=Path, required=True, metavar="DIR", help="where the tables are")
-    parser.add_argument("--from", dest="start", type=instant, required=True, metavar="T", help="first interval's start")
-    parser.add_argument("--to", dest="end", type=instant, required=end_needed, metavar="T", help="last interval's end")
-    parser.add_argument("--cold-start", action="store_true", help="begin anew here, though earlier intervals exist")
+    parser.add_argument("--warehouse", type=Path, required=True, metavar="DIR", help="folder that holds the tables")
+    parser.add_argument(
+        "--from", dest="start", type=instant, required=True, metavar="T", help="start of the first interval (UTC)"
+    )
+    parser.add_argument(
+        "--to", dest="end", type=instant, required=end_needed, metavar="T", help="end of the last interval (UTC)"
+    )
+    parser.add_argument("--cold-start", action="store_true", help="start here without the state of earlier intervals")
 
 
 def guarded(action: Callable[[], int | None]) -> int:
@@ -66,7 +70,7 @@ def guarded(action: Callable[[], int | None]) -> int:
         print(f"tidegate: error: {error}", file=sys.stderr)
         return error.exit_status
     except KeyboardInterrupt:
-        print("tidegate: interrupted; what was complete is kept, the rest is undone by the next run", file=sys.stderr)
+        print("tidegate: interrupted; completed work is kept, the next run rolls back the rest", file=sys.stderr)
         return 130
     except BrokenPipeError:
         # Whoever read the output has seen enough (`| head`); what is still buffered has nowhere to go.
@@ -82,7 +86,7 @@ def launch(
     """Parse the command line, run one stage, exit: 0 done, 1 a critical check failed, 2 a user's error."""
     parser = argparse.ArgumentParser(
         prog=f"{stage}.py",
-        description=f"The stage {stage} of a pipeline, for every interval of a range.",
+        description=f"Run the stage {stage} of a pipeline for every interval of a range.",
         epilog=f"example: spark-submit {stage}.py dags/pipelines/flights --warehouse warehouse "
         "--from 2013-02-08T10 --to 2013-02-08T11",
     )

@@ -16,12 +16,10 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import json
 import signal
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -30,8 +28,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from tidegate.apps.extras import installed_stages
 from tidegate.apps.readable import format_seconds
@@ -39,12 +35,12 @@ from tidegate.apps.run import LIVE_STAGES, STAGES, run
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Query, Stream, from_us
 from tidegate.hosts import planner
-from tidegate.hosts.answers import QUERIES_AT_ONCE, answer_windows, sort_columns, windows_of
+from tidegate.hosts.answers import sort_columns, windows_of
 from tidegate.hosts.context import RunContext, previous_label
 from tidegate.hosts.intervals import Interval, interval_holding, interval_labelled
 from tidegate.hosts.live_clock import Clock, Landed, Patience, arrival_clock
 from tidegate.hosts.live_intake import Intake
-from tidegate.hosts.live_judge import judged
+from tidegate.hosts.live_taken import accepted
 from tidegate.hosts.live_warehouse import (
     FOLDER,
     LiveWarehouse,
@@ -54,13 +50,14 @@ from tidegate.hosts.live_warehouse import (
     read_position,
 )
 from tidegate.hosts.plans import PlanHistory
-from tidegate.hosts.session import suit_to_size
+from tidegate.hosts.queries import Answering
+from tidegate.hosts.query_slices import described, in_order, question
 from tidegate.hosts.slacks import SlackHistory, require_calibrated
-from tidegate.hosts.sources import SourceFile
 from tidegate.hosts.warehouse import Commit
 from tidegate.hosts.widths import SlackWidths
 from tidegate.operators.schedule import instants_us
 from tidegate.operators.window_sizing import ControllerState, advance, plan_table, query_plan_table
+from tidegate.sources.files import SourceFile
 
 STAGE = "live"
 NEEDED_STAGES = ("ingest", "join_aggregate", "top_k", "calibrate")
@@ -114,26 +111,25 @@ class Live:
 
     def __enter__(self) -> Live:
         warehouse = self.context.warehouse
-        message = f"pipeline {self.context.pipeline.name} runs live already in {warehouse.folder}: stop that run first"
+        message = (
+            f"pipeline {self.context.pipeline.name} is already running live in {warehouse.folder}: stop that run first"
+        )
         self._lock = warehouse.alone("live_run", message)
         self._lock.__enter__()
         try:
             self.position = self._where_to_begin()
             self._enter_interval()
             if not self.ended:
-                self.intake.start(self.context.spark, self.every_s)
+                self.intake.start(self.every_s)
                 at = f"{from_us(self.position.answered_us):%Y-%m-%dT%H:%M:%SZ}"
-                self._say(f"from {at} on, looking every {format_seconds(self.every_s)}")
+                self._say(f"from {at} on, looking for new files every {format_seconds(self.every_s)}")
         except BaseException:
             self._lock.__exit__(None, None, None)
             raise
         return self
 
     def __exit__(self, *exc: object) -> None:
-        try:
-            self.intake.stop()
-        finally:
-            self._lock.__exit__(None, None, None)
+        self._lock.__exit__(None, None, None)
 
     @property
     def interval(self) -> Interval:
@@ -149,22 +145,19 @@ class Live:
         """Go on until the end, or until SIGINT or SIGTERM; the step that is being made is finished."""
         with _signals(self._stop):
             while not self.ended and not self._stopping:
-                self.intake.turn.clear()
-                self.intake.check()
+                looked = time.monotonic()
                 try:
+                    self.intake.settle()
                     self.advance()
                 except Exception:
                     # Ctrl-C reaches Spark's workers too, and the step with them: it is undone, and made again.
                     if not self._stopping:
                         raise
                 self._say_waiting()
-                looked = time.monotonic()
-                while not (self._stopping or self.ended or self.intake.turn.is_set()):
-                    if time.monotonic() - looked >= self.every_s:
-                        break
+                while not (self._stopping or self.ended) and time.monotonic() - looked < self.every_s:
                     time.sleep(_LOOK_S)
         at = f"{from_us(self.position.answered_us):%Y-%m-%dT%H:%M:%SZ}"
-        self._say(f"stopped at {at}; started again it goes on from there" if self._stopping else f"ended at {at}")
+        self._say(f"stopped at {at}; a restart resumes from there" if self._stopping else f"ended at {at}")
 
     def advance(self) -> None:
         """Make all the steps that what has landed allows."""
@@ -193,7 +186,7 @@ class Live:
         if self._stopping:
             raise KeyboardInterrupt
         self._stopping = True
-        self._say("stopping once the step is done")
+        self._say("stopping after the current step")
 
     def _say(self, message: str) -> None:
         self.context.progress(f"{STAGE}: {message}")
@@ -207,11 +200,11 @@ class Live:
         if position is not None:
             stood = interval_labelled(context.pipeline, position.interval)
             if position.declared == declared and begin.start_us <= stood.start_us:
-                self._say(f"going on at {from_us(position.answered_us):%Y-%m-%dT%H:%M:%SZ}")
+                self._say(f"resuming at {from_us(position.answered_us):%Y-%m-%dT%H:%M:%SZ}")
                 context.cold_start = position.cold_start
                 return position
             if position.declared != declared and begin.start_us <= stood.start_us:
-                self._say(f"the declaration has changed: beginning anew at {stood.label}")
+                self._say(f"the declaration has changed: starting again at {stood.label}")
                 begin, context.cold_start = stood, position.cold_start
         begin_anew(warehouse)
         at_us = begin.start_us
@@ -246,12 +239,12 @@ class Live:
         says = [
             f"{from_us(until_us):%H:%M:%S}: {tuples} tuples{refused}, {rows} answers of {windows} windows",
             f"{time.monotonic() - began:.1f} s",
-            f"{format_seconds(max(time.time() - until_us / 1e6, 0.0))} behind the wall",
+            f"lag {format_seconds(max(time.time() - until_us / 1e6, 0.0))}",
         ]
         if since_landing_s is not None:
-            says.append(f"{format_seconds(max(since_landing_s, 0.0))} after the last landing")
+            says.append(f"{format_seconds(max(since_landing_s, 0.0))} since the last file landed")
         if waiting_s > 0:
-            says.append(f"{format_seconds(waiting_s)} of arrivals wait for {self._holding_back()}")
+            says.append(f"{format_seconds(waiting_s)} of arrivals held back by {self._holding_back()}")
         self._say(", ".join(says))
         self._moved_s = time.monotonic()
         line = {
@@ -267,7 +260,7 @@ class Live:
             "since_landing_s": None if since_landing_s is None else round(since_landing_s, 3),
             "waiting_arrivals_s": waiting_s,
         }
-        print(json.dumps(line), flush=True)
+        self.context.log(line)
 
     def _take_in(self, landed: Sequence[Landed], until_us: int) -> _Taken:
         """The first commit of a step: tuples, plans, the clock."""
@@ -303,18 +296,18 @@ class Live:
             count += int(((arrivals >= start_us) & (arrivals < taken_us)).sum())
         if count:
             self._say(
-                f"{count} tuples came when the clock had passed their arrival ({late[0].path}): "
-                "answers given are without them; the interval's run will put that right"
+                f"{count} tuples arrived after the watermark ({late[0].path}): "
+                "answers already given do not include them; the interval's own run will"
             )
         return count
 
     def _judged(self, stream: Stream, files: Sequence[Landed], until_us: int) -> tuple[pa.Table, int]:
         """The stream's accepted tuples of the step, as in the table, with ``_bytes``; how many were refused."""
         wanted = self.warehouse.schema(f"events_{stream.name}").append(pa.field("_bytes", pa.int64()))
-        parsed = self.intake.parsed(files)
-        if parsed is None:
+        if not files:
             return wanted.empty_table(), 0
-        rows, refused = judged(self.warehouse, stream, files, parsed, self.position.taken_us, until_us)
+        taken = self.intake.taken(files)
+        rows, refused = accepted(self.here, stream, files, taken, self.position.taken_us, until_us)
         return rows.select(wanted.names).cast(wanted), refused
 
     def _plan(self, commit: Commit, taken: _Taken, until_us: int) -> None:
@@ -350,11 +343,8 @@ class Live:
         position, interval, pipeline = self.position, self.interval, self.context.pipeline
         plans = PlanHistory.for_emissions(self.warehouse, interval.start_us)
         slacks = SlackHistory.load(self.warehouse, [interval])
-        # A step has few rows next to what it costs to compile a plan for them.
-        suit_to_size(self.context.spark, 0)
         with self.warehouse.commit(STAGE) as commit:
-            with ThreadPoolExecutor(max_workers=QUERIES_AT_ONCE) as threads:
-                given = list(threads.map(lambda q: self._answers(q, plans, slacks), pipeline.queries))
+            given = [self._answers(query, plans, slacks) for query in pipeline.queries]
             rows = 0
             for query, (_, fresh) in zip(pipeline.queries, given, strict=True):
                 table = f"answers_{query.id}"
@@ -380,21 +370,16 @@ class Live:
         if len(given.emit_us) == 0:
             return 0, wanted.empty_table()
         windows = windows_of(query, plans, given)
-        about = windows.as_arrow(self.context.pipeline)
-        answered = answer_windows(self.here, query, windows.schedule, windows.coverage, about)
-        columns = [F.col(f"`{f.name}`").cast(f.dataType).alias(f.name) for f in from_arrow_schema(wanted).fields]
-        ordered = answered.frame.select(*columns).coalesce(1).sortWithinPartitions(*sort_columns(query))
-        return len(given.emit_us), ordered.toArrow().cast(wanted)
+        asked = question(self.here, query, windows.schedule, windows.coverage)
+        rows = described(Answering(asked).table(), windows.as_arrow(self.context.pipeline))
+        return len(given.emit_us), in_order(rows.select(wanted.names).cast(wanted), sort_columns(query))
 
     def _end_interval(self, landed: Sequence[Landed]) -> None:
         """The interval's ordinary stages, the proof that they answer alike, and the next interval."""
         interval, context = self.interval, self.context
-        excuses = [f"{self.position.behind} tuples came when the clock had passed them"] if self.position.behind else []
+        excuses = [f"{self.position.behind} tuples arrived after the watermark"] if self.position.behind else []
         excuses += _changed(landed, interval)
-        self._say(f"{interval.label} is over: its stages run")
-        publishing = "publish" in self.stages
-        if publishing:  # dbt brings a session of its own
-            self.intake.stop()
+        self._say(f"{interval.label} is complete: running its stages")
         failed: UserError | None = None
         try:
             run(context, [interval], self.stages)
@@ -413,19 +398,20 @@ class Live:
         context.cold_start = False
         self.intake.forget(landed, interval.end_us)
         if different and excuses:
-            self._say(f"{interval.label}: put right: {'; '.join(excuses)}; {different[0]} ({len(different)} windows)")
+            self._say(
+                f"{interval.label}: corrected by the interval's run: {'; '.join(excuses)}; {different[0]} "
+                f"({len(different)} windows)"
+            )
         elif different:
             raise LiveDiffersError(
-                f"{interval.label}: what was answered live is not what the interval's run answers, and the tables hold "
-                f"the latter: {different[0]}"
+                f"{interval.label}: the live answers differ from those of the interval's run, which the tables now "
+                f"hold: {different[0]}"
                 + (f" (and {len(different) - 1} more windows)" if len(different) > 1 else "")
-                + "; this is a fault of ours; started again, the live run goes on behind this interval"
+                + "; this is a bug in Tidegate; a restarted live run resumes after this interval"
             )
         if failed is not None:
             raise failed
         self._enter_interval()
-        if publishing and not self.ended:
-            self.intake.start(context.spark, self.every_s)
 
     def _differences(self) -> list[str]:
         """Windows of the present interval that were answered otherwise live than by its run, and say so."""
@@ -443,11 +429,11 @@ class Live:
                     own, other = mine.get(end, []), theirs.get(end, [])
                     different.append(
                         f"query {query.id}, window ending {end:%Y-%m-%dT%H:%M:%SZ}: {len(own)} rows live, {len(other)} "
-                        f"by the run; the first other row: live {_first_other(own, other)}, run "
+                        f"by the run; the first differing row: live {_first_other(own, other)}, run "
                         f"{_first_other(other, own)}"
                     )
         if not different:
-            self._say(f"{self.interval.label}: the interval's run gives the same {rows} answers")
+            self._say(f"{self.interval.label}: the interval's run gave the same {rows} answers")
         return different
 
     def _say_waiting(self) -> None:

@@ -130,7 +130,7 @@ def _ladder(spec: ControllerSpec, demand: Needs, swinging: SlotSchedule, needed:
         for q, w in zip(demand.entry_query[short].tolist(), demand.entry_window[short].tolist(), strict=True):
             waits.setdefault(float(swinging.period_s[w]), []).append(demand.query_ids[q])
         only = [
-            f"{_list(sorted(queries))} only at slot ends, once every {format_seconds(period)}"
+            f"{_list(sorted(queries))} only at the ends of slots, once every {format_seconds(period)}"
             for period, queries in sorted(waits.items())
         ]
         rungs.append(Rung(needed["C"], "C", f"level C: answers within their errors, {_list(only)}"))
@@ -170,7 +170,7 @@ def render(summary: PlanSummary, columns: int = 100) -> str:
     planned = f"{format_bytes(summary.planned_bytes)} of {format_bytes(summary.memory_budget_bytes)} planned"
     starts = f"The pipeline starts {meaning[summary.support_level]} ({planned})."
     lines += ["", *(f"  {line}" for line in textwrap.wrap(starts, columns - 2))]
-    lines += ["", "What other budgets would buy", "", *_ladder_lines(summary, columns)]
+    lines += ["", "What other budgets would allow", "", *_ladder_lines(summary, columns)]
     return "\n".join(lines) + "\n"
 
 
@@ -236,7 +236,9 @@ def _ladder_lines(summary: PlanSummary, columns: int) -> list[str]:
     above = sum(budget < r.budget_bytes for r in summary.ladder)
     nearest = summary.ladder[above - 1] if above else None
     more = (
-        f"{format_bytes(nearest.budget_bytes - budget)} short of the line above" if nearest else "more than any needs"
+        f"{format_bytes(nearest.budget_bytes - budget)} short of the line above"
+        if nearest
+        else "more than any level needs"
     )
     words.insert(above, (f"→ {format_bytes(budget)}", f"this budget: {more}"))
     label = max(len(name) for name, _ in words)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
 
 import pyarrow as pa
 
 from tidegate.apps.readable import format_bytes, format_seconds
 from tidegate.declarations.models import Pipeline, Query, Window
-from tidegate.hosts.answers import declared_rows, fits_one_task, only_spark_computes
 from tidegate.hosts.queries import aggregate_spec
 
 _LABEL = 10
@@ -32,12 +30,12 @@ def query_work(pipeline: Pipeline, columns: int = 100) -> str:
 def _facts(pipeline: Pipeline, query: Query) -> list[tuple[str, str]]:
     facts = [("keys", _keys(query)), ("joins", _joins(query))] if len(query.windows) > 1 else []
     facts += [("panes", _panes(pipeline, query)), ("state", _state(pipeline, query)), ("cost", _cost(query))]
-    return [*facts, ("read by", _reader(pipeline, query))]
+    return facts
 
 
 def _keys(query: Query) -> str:
     joined = [" = ".join(f"{alias}.{column}" for alias, column in c.columns) for c in query.join_classes]
-    return "; ".join(joined) if joined else "none: every tuple meets every other"
+    return "; ".join(joined) if joined else "none: every tuple is paired with every other"
 
 
 def _joins(query: Query) -> str:
@@ -68,7 +66,7 @@ def _joins(query: Query) -> str:
 def _panes(pipeline: Pipeline, query: Query) -> str:
     tick = format_seconds(pipeline.tick_s)
     parts = [f"{w.alias} {math.ceil(w.range_s / pipeline.tick_s)}" for w in query.windows]
-    return f"{', '.join(parts)} of {tick}; widths change at their ends" if parts else ""
+    return f"{', '.join(parts)} of {tick}; window widths change at pane boundaries" if parts else ""
 
 
 def _state(pipeline: Pipeline, query: Query) -> str:
@@ -84,7 +82,8 @@ def _state(pipeline: Pipeline, query: Query) -> str:
     total = sum(_tuples(pipeline, w, slack_s) * _bytes(pipeline, query, i) for i, w in enumerate(query.windows))
     tuples = sum(_tuples(pipeline, w, slack_s) for w in query.windows)
     waits = f" and a wait of {format_seconds(slack_s)}" if slack_s else ""
-    return f"about {format_bytes(total)}: {tuples:.4g} tuples in whole windows{waits}; nothing grows with the join"
+    held = f"about {format_bytes(total)}: {tuples:.4g} tuples in whole windows{waits}"
+    return f"{held}; independent of the number of joined pairs"
 
 
 def _tuples(pipeline: Pipeline, window: Window, slack_s: float) -> float:
@@ -99,40 +98,14 @@ def _bytes(pipeline: Pipeline, query: Query, side: int) -> float:
 
 def _cost(query: Query) -> str:
     if query.kind == "top_k":
-        return "a comparison a tuple; windows are answered from their panes' candidates, many at once"
+        return "one comparison per tuple; windows are answered from the candidates of their panes, many at once"
     extremes = any(a.function in ("min", "max") for a in query.aggregates)
-    cost = "a tuple changes its key's running totals twice, when it comes and when it goes, however wide the window"
+    cost = "a tuple updates its key's running totals twice, on arrival and on expiry, however wide the window is"
     if extremes:
         cost += "; MIN and MAX: times the logarithm of the windows answered at once"
     slots = {
         frozenset(j.slot for j in query.join_classes if w.alias in {a for a, _ in j.columns}) for w in query.windows
     }
     if len(slots) > 1:
-        cost += "; each change reaches the totals of the other sides that match it"
+        cost += "; each update is applied to the matching totals of the other sides"
     return cost
-
-
-def _reader(pipeline: Pipeline, query: Query) -> str:
-    partitions = f"{pipeline.partitions} partitions"
-    if not fits_one_task(pipeline, query):
-        rows = declared_rows(pipeline, query)
-        return f"Spark, {_spread(query, partitions)}: {rows:.3g} tuples an interval are too many for one task"
-    refused = only_spark_computes(pipeline, query)
-    if refused:
-        return f"Spark, {_spread(query, partitions)}: only Spark computes {_shown(refused)}"
-    return "one task, straight from the tables' files"
-
-
-def _spread(query: Query, partitions: str) -> str:
-    shared = [c for c in query.join_classes if {a for a, _ in c.columns} == {w.alias for w in query.windows}]
-    if query.kind == "top_k":
-        return f"in {partitions}"
-    if len(query.windows) == 1:
-        return f"in {partitions} by group" if query.group_by else "in one partition"
-    return (
-        f"in {partitions} by {shared[0].columns[0][1]}" if shared else "in one partition (no key that all sides share)"
-    )
-
-
-def _shown(expressions: Sequence[str]) -> str:
-    return ", ".join(e if len(e) <= 60 else f"{e[:57]}..." for e in expressions[:3])

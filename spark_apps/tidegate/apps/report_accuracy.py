@@ -46,12 +46,12 @@ def against_truth(tables: Tables) -> tuple[str, Tone, tuple[Part, ...]]:
 
 
 def _verdict(tables: Tables, held: int, asked: int, judged: pd.DataFrame) -> tuple[str, Tone]:
-    text = f"{held} of {asked} intervals of 95 % hold the truth after the newest pass"
+    text = f"{held} of {asked} intervals (95 %) contain the true value after the newest pass"
     results = tables["quality_results"]
     own = results[results["expectation"] == "history_interval_coverage"] if len(results) else results
     own = own[own["interval"].isin(judged["interval"]) & own["promised"].notna()] if len(own) else own
     if not len(own):
-        return f"{text}; check_quality has not judged that.", "open"
+        return f"{text}; check_quality has not checked that yet.", "open"
     newest = own[own["interval"] == own["interval"].max()]
     if newest["success"].astype(bool).all():
         return f"✓ {text}, within what chance allows.", "good"

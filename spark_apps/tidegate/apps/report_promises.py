@@ -37,7 +37,7 @@ def judge(query: Query, accuracy: pd.DataFrame) -> Judgement:
         promise = f"Promised: relative error at most {query.error:.3g} in {KEPT_SHARE:.0%} of the windows."
         share = float((values <= query.error).mean()) if len(values) else 0.0
         kept, measured = share >= KEPT_SHARE, f"in {shown_percent(share)}"
-        found = f"so it was in {shown_percent(share)} of {windows}"
+        found = f"within it in {shown_percent(share)} of {windows}"
     elif query.accuracy is not None:
         promised = f"{query.accuracy * 100:.3g} % of the top {query.limit}"
         promise = f"Promised: at least {query.accuracy:.3g} of the top {query.limit} right on average."
@@ -86,9 +86,10 @@ def promises_section(pipeline: Pipeline, tables: Tables) -> Section:
         )
     table = numbers(columns, rows, ("windows", "K now", "oracle K"))
     note = (
-        "Errors are promised for a share of the windows, hits on average. K: how long the query waits after a window's "
-        "end. Oracle K: the least wait that would have met the promise, known once the windows are final; the median "
-        "over the intervals. Level A: the whole range was held, B: enough of it for the promised error, C: in turns."
+        "ERROR is promised for a share of the windows, ACCURACY on average over them. K: how long the query waits "
+        "after a window's end. Oracle K: the shortest wait that would have met the promise, known once the windows are "
+        "final; the median over the intervals. Level A: the whole range was held, B: enough for the promised error, "
+        "C: in turns."
     )
     return Section(
         "promises", "Promises", parts=(Part("promises-table", "What was promised, what was kept", table, note=note),)

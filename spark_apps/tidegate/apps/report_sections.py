@@ -47,7 +47,7 @@ def query_section(query: Query, tables: Tables) -> Section:
         if not len(frame) and not (table == "slack_plan" and query.promised is None)
     ]
     if query.promised is None:
-        missing.append("Without a promise there is no waiting: its slack is 0.")
+        missing.append("A query without a promise does not wait: its slack is 0.")
     return Section(
         id=f"query-{query.id}",
         title=f"Query {query.id}",

@@ -65,7 +65,7 @@ class Tables:
         damaged = "another version of Tidegate wrote it, or it is damaged. It is left out of this page"
         faults = [(table, why, labels, damaged) for (table, why), labels in self._unread.items()]
         for table in self._absent():
-            why = f"is not there, though {_WRITTEN_BY[table]} ran"
+            why = f"is not there, although {_WRITTEN_BY[table]} ran"
             faults.append((table, why, self._ran(table), "an older version of Tidegate ran it"))
         return tuple(self._sentence(*fault) for fault in sorted(faults))
 
@@ -112,8 +112,8 @@ class Tables:
         words = ["tidegate", "run", str(pipeline.folder), "--warehouse", str(self.warehouse.root)]
         words += ["--from", f"{first.start:%Y-%m-%dT%H:%M:%SZ}", "--to", f"{last.end:%Y-%m-%dT%H:%M:%SZ}"]
         words += ["--stage", stage] if table != "run_metrics" else []
-        mend = f"To mend it, run {'the interval' if len(labels) == 1 else 'these intervals'} again"
-        return f"Table {table} {why} {where}; {because}. {mend}: `{shlex.join(words)}`."
+        fix = f"To fix it, run {'the interval' if len(labels) == 1 else 'these intervals'} again"
+        return f"Table {table} {why} {where}; {because}. {fix}: `{shlex.join(words)}`."
 
 
 def nothing_in(table: str, whose: str = "") -> str:

@@ -50,6 +50,8 @@ def run(context: RunContext, intervals: Sequence[Interval], stages: Sequence[str
         part = intervals[first : first + _INTERVALS_AT_ONCE]
         for step in steps:
             step(context, part)
+        # The next pass continues from this one.
+        context.cold_start = False
     # dbt takes most of its time to start, and reads only the intervals that are new to it.
     if "publish" in names:
         # dbt brings a session of its own; two at once would take twice the memory.

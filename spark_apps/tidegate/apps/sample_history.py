@@ -274,7 +274,7 @@ class _Here:
         table = samples_table(entering.stream.name)
         schema = self.context.warehouse.schema(table)
         found = pa.Table.from_batches(list(_sample(entering, schema)(self._batches())), schema=_with_place(schema))
-        part = found.column("part").to_numpy()
+        part = found.column("_part").to_numpy()
         for index, interval in enumerate(intervals):
             put_bands(stage.commit, table, interval, found.filter(pa.array(part == index)), bands)
 
@@ -304,21 +304,21 @@ class _Spark:
         schema = self.context.warehouse.schema(table)
         events = self.context.warehouse.read_spark(self.context.spark, self.table, self.labels).drop("interval")
         labels = [i.label for i in intervals]
-        placed = pa.schema([*schema, ("interval", pa.string()), ("band", pa.int64())])
+        placed = pa.schema([*schema, ("interval", pa.string()), ("_band", pa.int64())])
 
         def sample(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             names = np.array(labels, dtype=object)
             for batch in _sample(entering, schema)(batches):
                 place = {
-                    "interval": pa.array(names[batch.column("part").to_numpy()], pa.string()),
-                    "band": pa.array(bands.of_priority(batch.column("u").to_numpy())),
+                    "interval": pa.array(names[batch.column("_part").to_numpy()], pa.string()),
+                    "_band": pa.array(bands.of_priority(batch.column("u").to_numpy())),
                 }
                 yield pa.RecordBatch.from_arrays(
                     [place[f.name] if f.name in place else batch.column(f.name) for f in placed], schema=placed
                 )
 
         frame = events.mapInArrow(sample, _spark_schema(placed))
-        stage.commit.put_spark(table, frame, intervals, list(SAMPLE_ORDER), files_by="band")
+        stage.commit.put_spark(table, frame, intervals, list(SAMPLE_ORDER), files_by="_band")
 
 
 def _aggregate(entering: Entering) -> BatchMap:
@@ -338,7 +338,7 @@ def _aggregate(entering: Entering) -> BatchMap:
 
 
 def _with_place(schema: pa.Schema) -> pa.Schema:
-    return schema.append(pa.field("part", pa.int64()))
+    return schema.append(pa.field("_part", pa.int64()))  # no declared column begins with an underscore
 
 
 def _sample(entering: Entering, schema: pa.Schema) -> BatchMap:
@@ -358,7 +358,7 @@ def _sample(entering: Entering, schema: pa.Schema) -> BatchMap:
                 "u": pa.array(u[kept]),
                 "fraction": pa.array(fraction),
                 "weight": pa.array(1 / fraction),
-                "part": pa.array(part[kept]),
+                "_part": pa.array(part[kept]),
             }
             wanted = _with_place(schema)
             yield pa.RecordBatch.from_arrays(

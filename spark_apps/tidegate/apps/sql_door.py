@@ -119,7 +119,7 @@ def serve(
         jvm: Any = spark.sparkContext._jvm
         jvm.org.apache.spark.sql.hive.thriftserver.HiveThriftServer2.startWithContext(spark._jsparkSession.sqlContext())
         if not manifest_path(warehouse).is_file():
-            say("sql: the marts are not there yet: run the stage publish; they appear here by themselves")
+            say("sql: there are no marts yet: run the stage publish; they appear here without a restart")
         say(
             f"sql: ready at jdbc:hive2://{HOST}:{port}/{MARTS} (schemas {MARTS}: marts, {TABLES}: tables); Ctrl-C stops"
         )
@@ -129,7 +129,7 @@ def serve(
             signal.signal(number, lambda *_: stopping.set())
         while not stopping.wait(look_every_s):
             if spark.sparkContext._gateway.proc.poll() is not None:  # type: ignore[union-attr]
-                raise RuntimeError("the end point's Spark process has ended by itself")
+                raise RuntimeError("the Spark process of the SQL server ended unexpectedly")
             catalog.refresh()
         say("sql: stopped")
     finally:
@@ -192,4 +192,4 @@ def _require_free(port: int) -> None:
         try:
             probe.bind((HOST, port))
         except (OSError, OverflowError):
-            raise UserError(f"port {port} cannot be had on {HOST}: name another one with --port") from None
+            raise UserError(f"port {port} is in use on {HOST}; choose another with --port") from None

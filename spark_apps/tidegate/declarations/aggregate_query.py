@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from tidegate.declarations.answer_names import AnswerNames, given_name
-from tidegate.declarations.expression_types import Typer, render, typed_sql
+from tidegate.declarations.expression_types import Typer, column_named, render, typed_sql
 from tidegate.declarations.functions import AGGREGATES
 from tidegate.declarations.models import Aggregate, ColumnType, GroupColumn, Output
 from tidegate.declarations.positions import Report
@@ -134,13 +134,13 @@ class AggregateQuery:
         ]
         aliases = list(dict.fromkeys(column.alias for column in columns))
         if len(aliases) != 1:
-            message = "the aggregate names no column"
+            message = "the aggregate uses no column"
             if aliases:
-                message = f"the aggregate is over {' and '.join(aliases)} at once, but joined pairs are not held"
+                message = f"the aggregate is over {' and '.join(aliases)} at once, but joined pairs are not stored"
             self.report.add(offset_of(node), message, "an expression over the columns of one alias")
             return None
         if function in ("sum", "avg") and kind not in ("integer", "double"):
-            self.report.add(offset_of(node), f"{function.upper()} of {kind} has no meaning", "a number")
+            self.report.add(offset_of(node), f"{function.upper()} of {kind} is not defined", "a number")
             return None
         sql = typed_sql(render(argument, self._bare), kind, argument)
         return self._take(function, aliases[0], sql, kind if function in ("min", "max") else "double")
@@ -154,7 +154,7 @@ class AggregateQuery:
 
     def _bare(self, node: exp.Expression) -> exp.Expression | None:
         found = self.scope.find(node) if isinstance(node, exp.Column) else None
-        return exp.column(found.name) if isinstance(found, ScopedColumn) else None
+        return column_named(found.name) if isinstance(found, ScopedColumn) else None
 
     def _take(self, function: str, alias: str | None, expression: str | None, kind: ColumnType) -> Aggregate:
         for known in self.aggregates:

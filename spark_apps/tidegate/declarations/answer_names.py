@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from tidegate.declarations.functions import AGGREGATES
-from tidegate.declarations.names import ANSWER_COLUMNS, TOP_K_COLUMNS, refusal
+from tidegate.declarations.names import ANSWER_COLUMNS, ID_COLUMN, TOP_K_COLUMNS, refusal
 from tidegate.declarations.positions import Report
 from tidegate.declarations.scope import Scope, ScopedColumn, offset_of
 
@@ -16,6 +16,7 @@ class AnswerNames:
     def __init__(self, scope: Scope, report: Report, top_k: bool):
         self.scope = scope
         self.report = report
+        self.top_k = top_k
         self.reserved = (*ANSWER_COLUMNS, *(TOP_K_COLUMNS if top_k else ()))
         self.taken: set[str] = set()
 
@@ -29,14 +30,26 @@ class AnswerNames:
         problem = refusal(name, "answer's column")
         if problem:
             self.report.add(offset, *problem)
-        elif name.lower() in self.reserved:
-            self.report.add(offset, f"every answer has a column '{name}' of its own", "AS another name")
+        elif name.lower() in self.reserved and not self._is_the_id(item, name):
+            expected = f"another name, such as AS {self._free(name)}"
+            self.report.add(offset, f"every answer has a column '{name.lower()}' of its own", expected)
         elif name.lower() in self.taken:
-            self.report.add(offset, f"two columns of the answer are named '{name}'", "AS another name")
+            expected = f"another name, such as AS {self._free(name)}"
+            self.report.add(offset, f"two columns of the answer are named '{name}'", expected)
         else:
             self.taken.add(name.lower())
             return name
         return None
+
+    def _is_the_id(self, item: exp.Expression, name: str) -> bool:
+        """Whether a top-k query selects the tuple's id under the very name that its answers give it."""
+        found = self.scope.find(item) if isinstance(item, exp.Column) else None
+        return self.top_k and name == ID_COLUMN and isinstance(found, ScopedColumn) and found.name == ID_COLUMN
+
+    def _free(self, name: str) -> str:
+        """A name like this one that the answer has not used yet."""
+        candidates = [f"{next(iter(self.scope.aliases), 'own')}_{name}", *(f"{name}_{n}" for n in range(2, 1000))]
+        return next(c for c in candidates if c.lower() not in self.taken and c.lower() not in self.reserved)
 
 
 def given_name(item: exp.Expression, scope: Scope) -> str | None:

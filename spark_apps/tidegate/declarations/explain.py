@@ -15,12 +15,12 @@ def describe(pipeline: Pipeline) -> str:
         ("start", f"{pipeline.start:%Y-%m-%d %H:%M} UTC"),
         ("interval", show_duration(pipeline.interval_s)),
         ("tick", show_duration(pipeline.tick_s)),
-        ("horizon", f"{show_duration(pipeline.horizon_s)} after a window's end its answer is final"),
+        ("horizon", f"{show_duration(pipeline.horizon_s)} after a window's end, its answer is final"),
         ("memory budget", f"{show_bytes(pipeline.memory_budget_bytes)} for all windows"),
         ("process budget", f"{show_bytes(pipeline.process_budget_bytes)} for the JVM and its Python workers"),
         ("initial slack", show_duration(pipeline.initial_slack_s)),
-        ("promise period", f"ERROR and ACCURACY are promised for each {show_duration(pipeline.promise_period_s)}"),
-        ("new plan", f"when a rate moves by more than {pipeline.rate_change:.6g} of itself"),
+        ("promise period", f"ERROR and ACCURACY are promised per {show_duration(pipeline.promise_period_s)}"),
+        ("new plan", f"when a stream's rate changes by more than {pipeline.rate_change * 100:.6g}%"),
     ]
     title = f"Pipeline {pipeline.name}" + (f": {pipeline.description}" if pipeline.description else "")
     parts = ["\n".join([title, *_aligned(facts)])]

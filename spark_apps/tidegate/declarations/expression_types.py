@@ -10,13 +10,15 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from sqlglot import exp
+from sqlglot import exp, tokenize
+from sqlglot.tokens import TokenType
 
 from tidegate.declarations.functions import FUNCTIONS, UNSTEADY, function_names
 from tidegate.declarations.models import ColumnType
+from tidegate.declarations.patterns import PatternError, like_pattern, regular_expression
 from tidegate.declarations.positions import Report, nearest_name
 from tidegate.declarations.scope import offset_of
-from tidegate.declarations.units import UnreadableError, read_instant
+from tidegate.declarations.units import INTERVAL_US, UnreadableError, read_instant
 
 ExpressionType = ColumnType | Literal["null"]
 
@@ -24,13 +26,32 @@ _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod)
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 _MATCHES = (exp.Like, exp.ILike, exp.RegexpLike)
 _NUMBERS = ("integer", "double", "null")
-_CAST_TYPES: dict[str, ColumnType] = {
+CAST_TYPES: dict[str, ColumnType] = {
     "TINYINT": "integer", "SMALLINT": "integer", "INT": "integer", "BIGINT": "integer", "FLOAT": "double",
     "DOUBLE": "double", "DECIMAL": "double", "TEXT": "string", "VARCHAR": "string", "BOOLEAN": "boolean",
     "TIMESTAMP": "timestamp", "TIMESTAMPTZ": "timestamp", "DATE": "date",
 }  # fmt: skip
 _SPARK_TYPES = {"integer": "BIGINT", "double": "DOUBLE", "string": "STRING"}
-_INTERVAL_UNITS = ("SECOND", "MINUTE", "HOUR", "DAY")
+_NOT_CAST: dict[ColumnType, tuple[ColumnType, ...]] = {
+    "integer": ("date",),
+    "double": ("date",),
+    "boolean": ("timestamp", "date"),
+    "timestamp": ("boolean",),
+    "date": ("integer", "double", "boolean"),
+}
+_DIFFERENCE_UNITS = (
+    "YEAR",
+    "QUARTER",
+    "MONTH",
+    "WEEK",
+    "DAY",
+    "HOUR",
+    "MINUTE",
+    "SECOND",
+    "MILLISECOND",
+    "MICROSECOND",
+)
+_UNIT_NAMES = {"YYYY": "YEAR", "YY": "YEAR", "MON": "MONTH", "MM": "MONTH", "DD": "DAY"}
 _MAX_INTEGER = 2**63 - 1
 
 Leaf = Callable[[exp.Expression], "ExpressionType | None"]
@@ -99,7 +120,7 @@ class Typer:
         if isinstance(node, _COMPARISONS):
             return self._comparable([node.this, node.expression])
         if isinstance(node, _MATCHES):
-            return self._all([node.this, node.expression], ("string", "null"), "boolean")
+            return self._match(node)
         if type(node) in FUNCTIONS:
             return self._function(node)
         self._refuse(node)
@@ -127,7 +148,7 @@ class Typer:
         if not node.this.isdigit():
             return "double"
         if len(node.this) > 19 or int(node.this) > _MAX_INTEGER:
-            self._mistake(node, "the number is absurdly large", f"at most {_MAX_INTEGER}")
+            self._mistake(node, "the number is too large", f"at most {_MAX_INTEGER}")
             return None
         return "integer"
 
@@ -149,11 +170,26 @@ class Typer:
         kind = self._same(left, self.type_of(left), ("timestamp",))
         unit = interval.args.get("unit")
         amount = interval.this
-        plain = isinstance(unit, exp.Var) and unit.name.upper().removesuffix("S") in _INTERVAL_UNITS
+        plain = isinstance(unit, exp.Var) and time_unit(interval) in INTERVAL_US
         if not plain or not isinstance(amount, exp.Literal) or not re.fullmatch(r"\d{1,9}", amount.this):
             self._mistake(interval, "the interval cannot be read", "INTERVAL 5 MINUTES")
             return None
+        if int(amount.this) * INTERVAL_US[time_unit(interval)] > _MAX_INTEGER:
+            most = _MAX_INTEGER // INTERVAL_US["DAY"]
+            self._mistake(interval, "the interval is longer than time itself", f"at most {most} days")
+            return None
         return "timestamp" if kind else None
+
+    def _match(self, node: exp.Expression) -> ColumnType | None:
+        kind = self._all([node.this, node.expression], ("string", "null"), "boolean")
+        pattern = node.expression
+        if kind and isinstance(pattern, exp.Literal):
+            try:
+                (regular_expression if isinstance(node, exp.RegexpLike) else like_pattern)(pattern.this)
+            except PatternError as error:
+                self._mistake(pattern, str(error))
+                return None
+        return kind
 
     def _is(self, node: exp.Is) -> ColumnType | None:
         if isinstance(node.expression, exp.Null):
@@ -221,7 +257,7 @@ class Typer:
 
     def _cast(self, node: exp.Cast) -> ColumnType | None:
         target = node.args["to"]
-        kind = _CAST_TYPES.get(target.this.name if isinstance(target.this, exp.DataType.Type) else "")
+        kind = CAST_TYPES.get(target.this.name if isinstance(target.this, exp.DataType.Type) else "")
         if kind is None or any(node.args.get(key) for key in ("format", "action", "default")):
             self._mistake(
                 node, f"cannot cast to {target.sql('spark')}", "BIGINT, DOUBLE, STRING, BOOLEAN, TIMESTAMP or DATE"
@@ -230,7 +266,11 @@ class Typer:
         literal = isinstance(node.this, exp.Literal) and node.this.is_string
         if literal and kind in ("timestamp", "date") and not self._is_instant(node.this):
             return None
-        return kind if self.type_of(node.this) else None
+        source = self.type_of(node.this)
+        if source is not None and source != "null" and kind in _NOT_CAST.get(source, ()):
+            self._mistake(node, f"type {source} cannot be cast to {kind}", "a type that it can be read as")
+            return None
+        return kind if source else None
 
     def _is_instant(self, text: exp.Expression) -> bool:
         try:
@@ -252,9 +292,22 @@ class Typer:
                     self._mistake(argument, f"{_name(node)} does not take this argument")
                     return None
                 kinds.append(self._same(argument, self.type_of(argument), (*function.arguments[key], "null")))
-        if not kinds or None in kinds:
+        if not kinds or None in kinds or not self._parameters_are_good(node):
             return None
         return function.result or kinds[0]
+
+    def _parameters_are_good(self, node: exp.Expression) -> bool:
+        """Units of time, and the digits of ROUND: what is no value of the tuple."""
+        unit = node.args.get("unit")
+        if unit is not None and time_unit(node) not in _DIFFERENCE_UNITS:
+            self._mistake(node, f"'{unit.name[:60]}' is no unit of time", ", ".join(_DIFFERENCE_UNITS))
+            return False
+        digits = node.args.get("decimals")
+        plain = digits.this if isinstance(digits, exp.Neg) else digits
+        if plain is not None and not (isinstance(plain, exp.Literal) and plain.this.isdigit()):
+            self._mistake(digits, "ROUND takes a plain number of digits", "ROUND(x, 2)")
+            return False
+        return True
 
     def _refuse(self, node: exp.Expression) -> None:
         name = _name(node)
@@ -286,6 +339,13 @@ def _short(node: exp.Expression) -> str:
     return f"'{text[:57]}...'" if len(text) > 60 else f"'{text}'"
 
 
+def time_unit(node: exp.Expression) -> str:
+    """The unit that a function of time or an interval names: its full name, in capitals and the singular."""
+    name = str(node.args["unit"].name).upper()
+    name = name.removesuffix("S")
+    return _UNIT_NAMES.get(name, name)
+
+
 def render(node: exp.Expression, replace: Callable[[exp.Expression], exp.Expression | None]) -> str:
     """Spark SQL of a checked expression; ``replace`` gives what stands for a column or an aggregate, None: itself."""
 
@@ -300,13 +360,22 @@ def render(node: exp.Expression, replace: Callable[[exp.Expression], exp.Express
                 zero = exp.Literal.number(0)
                 part.set("expression", exp.Nullif(this=part.expression.unnest(), expression=zero))
         elif isinstance(part, exp.Cast):
-            kind = _CAST_TYPES[part.args["to"].this.name]
+            kind = CAST_TYPES[part.args["to"].this.name]
             part.set("to", exp.DataType.build(_SPARK_TYPES.get(kind, kind.upper()), dialect="spark"))
             if isinstance(part, exp.TryCast):  # what sqlglot reads a written CAST as
                 part.set("safe", True)
         return part
 
     return str(node.copy().transform(step).sql("spark", comments=False))
+
+
+def column_named(name: str) -> exp.Column:
+    """The column as an expression; in backticks where its bare name is a word of SQL.
+
+    >>> [column_named(name).sql("spark") for name in ("dep_delay", "drop")]
+    ['dep_delay', '`drop`']
+    """
+    return exp.column(name, quoted=tokenize(name, dialect="spark")[0].token_type is not TokenType.VAR)
 
 
 def _is_not_zero(node: exp.Expression) -> bool:

@@ -7,7 +7,7 @@ from itertools import count
 
 from sqlglot import exp
 
-from tidegate.declarations.expression_types import Typer, render
+from tidegate.declarations.expression_types import Typer, column_named, render
 from tidegate.declarations.models import ColumnType, JoinClass
 from tidegate.declarations.positions import Report
 from tidegate.declarations.scope import Scope, ScopedColumn, Unresolved, offset_of
@@ -42,11 +42,11 @@ def read_conditions(
             continue
         aliases = _aliases(condition, scope)
         if not aliases:
-            report.add(offset_of(condition), "the condition names no column", "a condition on the tuples")
+            report.add(offset_of(condition), "the condition uses no column", "a condition on the tuples")
         elif len(aliases) > 1:
             report.add(
                 offset_of(condition),
-                f"the condition relates {' and '.join(aliases)}, which would need every pair of tuples",
+                f"the condition compares {' and '.join(aliases)}, which would need every pair of tuples",
                 f"an equality of plain columns such as {aliases[0]}.x = {aliases[1]}.y, or one alias a condition",
             )
         else:
@@ -67,7 +67,7 @@ def check_connected(scope: Scope, classes: Sequence[JoinClass], offsets: dict[st
         reached = wider
     for alias in rest:
         if alias not in reached:
-            message = f"'{alias}' is joined with nothing: a cross product of streams is not supported"
+            message = f"'{alias}' has no join condition: a cross product of streams is not supported"
             report.add(offsets[alias], message, f"an equality such as {first}.x = {alias}.y in WHERE")
 
 
@@ -115,7 +115,7 @@ def _aliases(condition: exp.Expression, scope: Scope) -> list[str]:
 def _bare(condition: exp.Expression, scope: Scope) -> str:
     def replace(node: exp.Expression) -> exp.Expression | None:
         found = scope.find(node) if isinstance(node, exp.Column) else None
-        return exp.column(found.name) if isinstance(found, ScopedColumn) else None
+        return column_named(found.name) if isinstance(found, ScopedColumn) else None
 
     sql = render(condition, replace)
     return f"({sql})" if isinstance(condition, exp.Or) else sql

@@ -106,8 +106,8 @@ class Stream(Model):
 
     @property
     def numeric_columns(self) -> tuple[str, ...]:
-        """Names of the integer and double columns, in declared order."""
-        return tuple(c.name for c in self.columns if c.type in ("integer", "double"))
+        """Names of the integer and double columns, in declared order; not ``event_id``, which is stored as text."""
+        return tuple(c.name for c in self.columns if c.type in ("integer", "double") and c.name != "event_id")
 
 
 class Window(Model):

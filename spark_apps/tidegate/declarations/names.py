@@ -13,13 +13,15 @@ MAX_NAME = 63
 PARTITION_COLUMN = "interval"
 # Columns that every events_<stream> table has; a declared column may be called so only if it is that very column.
 EVENT_COLUMNS = ("event_id", "event_time", "arrival_time")
+# The tuple's id in events_<stream> and in a top-k query's answers; always text, whatever the type of the declared id.
+ID_COLUMN = "event_id"
 # Columns that history_samples_<stream> puts beside a tuple's own.
 SAMPLE_COLUMNS = ("leaf_start", "u", "fraction", "weight")
 # Columns that answers_<query> and truth_<query> put beside the query's own.
 ANSWER_COLUMNS = (
     "window_end", "emitted_at", "width_s", "range_s", "coverage", "support_level", "slack_s", PARTITION_COLUMN,
 )  # fmt: skip
-TOP_K_COLUMNS = ("rank", "event_id")
+TOP_K_COLUMNS = ("rank", ID_COLUMN)
 
 CLAUSES = ("ERROR", "ACCURACY", "EVERY", "DURATION", "PRIORITY")
 

@@ -119,13 +119,15 @@ def _check_together(report: Report, section: Section, values: dict[str, Any]) ->
         message = f"{show_duration(horizon_s)} is not a multiple of the interval"
         mistake("horizon", message, f"a multiple of {show_duration(interval_s)}")
     if slack_s and horizon_s and slack_s > horizon_s:
-        message = f"{show_duration(slack_s)} is longer than the horizon, after which an answer is final"
+        message = f"{show_duration(slack_s)} is longer than the horizon, after which answers are final"
         mistake("initial_slack", message, f"at most {show_duration(horizon_s)}")
     if interval_s and period_s and period_s % interval_s:
-        message = f"{show_duration(period_s)} is not a multiple of the interval, at whose end K is chosen"
+        message = (
+            f"{show_duration(period_s)} is not a multiple of the interval (the slack K is chosen at interval ends)"
+        )
         mistake("promise_period", message, f"a multiple of {show_duration(interval_s)}")
     if memory and process and process < memory:
-        message = f"{show_bytes(process)} is less than the memory budget of the windows, which it contains"
+        message = f"{show_bytes(process)} is less than the memory budget of the windows, which it includes"
         mistake("process_budget", message, f"more than {show_bytes(memory)}")
 
 

@@ -20,7 +20,7 @@ def load_pipeline(folder: Path) -> Pipeline:
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise DeclarationErrors([Mistake(folder, 1, 1, "there is no such folder", "a pipeline's folder")])
+        raise DeclarationErrors([Mistake(folder, 1, 1, "the folder does not exist", "a pipeline's folder")])
     absolute = folder.resolve()
     mistakes: list[Mistake] = []
     declared = PipelineFile()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ErrorLevel, ParseError
-from sqlglot.tokens import Token
+from sqlglot.tokens import Token, TokenType
 
 from tidegate.declarations.aggregate_query import AggregateQuery
 from tidegate.declarations.from_clause import read_from
@@ -57,7 +57,8 @@ def _parse(
     query_id: str, text: QueryText, report: Report, schemas: Mapping[str, StreamSchema] | None, tick_us: int | None
 ) -> Query | None:
     _check_every(text, report, tick_us)
-    select = _parse_select(text, report)
+    columns = {name.lower() for schema in (schemas or {}).values() for name in schema.columns or ()}
+    select = _parse_select(text, report, columns)
     if select is None or not _check_shape(select, report):
         return None
     sources = read_from(select, text, report, schemas, tick_us)
@@ -88,8 +89,11 @@ def _parse(
     )
 
 
-def _parse_select(text: QueryText, report: Report) -> exp.Select | None:
-    """Parse with sqlglot: the tree of the plain SELECT; its positions are those of the file."""
+def _parse_select(text: QueryText, report: Report, columns: Set[str]) -> exp.Select | None:
+    """Parse with sqlglot: the tree of the plain SELECT; its positions are those of the file.
+
+    ``columns``: lower-case names of all streams' columns, for the message where one of them is a word of SQL.
+    """
     tokens = tokenize(text.body, report)
     if tokens is None:
         return None
@@ -97,7 +101,7 @@ def _parse_select(text: QueryText, report: Report) -> exp.Select | None:
     try:
         trees = parser.parse(tokens, text.body)
     except ParseError as error:
-        _report_syntax(error, tokens, report)
+        _report_syntax(error, tokens, report, columns)
         return None
     except (ValueError, TypeError, AttributeError, IndexError, KeyError):
         # Malformed text can trip the parser itself before it knows what it met.
@@ -109,11 +113,16 @@ def _parse_select(text: QueryText, report: Report) -> exp.Select | None:
     return trees[0]
 
 
-def _report_syntax(error: ParseError, tokens: list[Token], report: Report) -> None:
+def _report_syntax(error: ParseError, tokens: list[Token], report: Report, columns: Set[str]) -> None:
     detail = error.errors[0] if error.errors else {}
     place = (detail.get("line"), detail.get("col"))
     index = next((i for i, token in enumerate(tokens) if (token.line, token.col) == place), 0)
     token, description = tokens[index], str(detail.get("description") or "")
+    for word in tokens[max(index - 2, 0) : index + 1][::-1]:
+        if word.text.lower() in columns and word.token_type not in (TokenType.VAR, TokenType.IDENTIFIER):
+            message = f"'{word.text}' is a word of SQL and cannot stand here as a column's bare name"
+            report.add(word.start, message, f"`{word.text}`, in backticks")
+            return
     nearest = ""
     # A misspelt keyword is met as a name; what comes after it is what cannot be parsed.
     for word in tokens[max(index - 1, 0) : index + 1]:
@@ -150,7 +159,7 @@ def _check_shape(select: exp.Select, report: Report) -> bool:
         return False
     if len(select.expressions) > MAX_ANSWER_COLUMNS:
         offset = offset_of(select.expressions[MAX_ANSWER_COLUMNS])
-        report.add(offset, "the answer has absurdly many columns", f"at most {MAX_ANSWER_COLUMNS}")
+        report.add(offset, "the answer has too many columns", f"at most {MAX_ANSWER_COLUMNS}")
         return False
     if not select.expressions:
         report.add(0, "the SELECT list is empty", "columns or aggregates")
@@ -179,7 +188,7 @@ def _read_kind(select: exp.Select, text: QueryText, scope: Scope, report: Report
             report.add(offset_of(node), f"{name} beside QUALIFY is not supported", QUALIFY_SHAPE)
         return {} if beside else _read_top_k(select, text, scope, report)
     elif len(ordered) < 2:
-        message = "the query neither aggregates nor ranks"
+        message = "the query has neither an aggregate nor ORDER BY … LIMIT"
         if ordered:
             message = f"a top-k query needs {'LIMIT' if args.get('order') else 'ORDER BY'}"
         report.add(start, message, "aggregates such as COUNT(*), or ORDER BY … LIMIT k")
@@ -199,7 +208,7 @@ def _read_aggregate(select: exp.Select, text: QueryText, scope: Scope, report: R
     query = AggregateQuery(scope, report)
     query.read(select)
     if not query.aggregates and not report.mistakes:
-        message = "a join without an aggregate would be every pair" if len(scope.aliases) > 1 else "no aggregate"
+        message = "a join without an aggregate would return every pair" if len(scope.aliases) > 1 else "no aggregate"
         report.add(offset_of(select), message, "COUNT(*), COUNT(x), SUM(x), AVG(x), MIN(x) or MAX(x)")
     kind: QueryKind = "aggregate" if len(scope.aliases) == 1 else "join_aggregate"
     return {

@@ -78,7 +78,7 @@ def split_query(report: Report) -> QueryText | None:
     if tokens is None:
         return None
     if len(tokens) > MAX_WORDS:
-        report.add(tokens[MAX_WORDS].start, "the query is absurdly long", f"at most {MAX_WORDS} words and signs")
+        report.add(tokens[MAX_WORDS].start, "the query is too long", f"at most {MAX_WORDS} words and signs")
         return None
     tokens = _single_statement(tokens, report)
     if not tokens or not _is_plain_select(tokens, report) or not _brackets_are_shallow(tokens, report):
@@ -114,7 +114,7 @@ def tokenize(text: str, report: Report) -> list[Token] | None:
         elif text.rfind("/*") > text.rfind("*/"):
             report.add(text.rfind("/*"), "a comment is not closed", "a closing */")
         else:
-            report.add(getattr(error, "end", None) or 0, "the text cannot be cut into words", "SQL")
+            report.add(getattr(error, "end", None) or 0, "the text cannot be split into tokens", "SQL")
         return None
 
 
@@ -134,13 +134,13 @@ def _single_statement(tokens: list[Token], report: Report) -> list[Token]:
     if all(token.token_type is TokenType.SEMICOLON for token in tokens):
         tokens = []
     if not tokens:
-        report.add(0, "the file holds no query", "one SELECT statement")
+        report.add(0, "the file contains no query", "one SELECT statement")
         return []
     for index, token in enumerate(tokens):
         if token.token_type is TokenType.SEMICOLON:
             rest = [t for t in tokens[index:] if t.token_type is not TokenType.SEMICOLON]
             if rest:
-                report.add(rest[0].start, "the file holds several statements", "one statement a file")
+                report.add(rest[0].start, "the file contains several statements", "one statement a file")
             return tokens[:index]
     return tokens
 
@@ -236,7 +236,7 @@ def _read_range(inner: list[Token], bracket: Token, report: Report) -> int | Non
     if inner and inner[0].text.upper() == "RANGE":
         inner = inner[1:]
     if not inner:
-        report.add(bracket.start, "the window names no range", WINDOW_SHAPE)
+        report.add(bracket.start, "the window has no range", WINDOW_SHAPE)
         return None
     word = inner[0].text.upper()
     if word in ("ROWS", "TUMBLING", "TUMBLE", "HOP", "HOPPING", "SESSION", "SLIDING"):
@@ -244,7 +244,7 @@ def _read_range(inner: list[Token], bracket: Token, report: Report) -> int | Non
         return None
     duration = _convert(inner, read_duration_us, report)
     if duration == 0:
-        report.add(inner[0].start, "a range of 0 holds nothing", WINDOW_SHAPE)
+        report.add(inner[0].start, "a range of 0 contains no tuples", WINDOW_SHAPE)
     return duration or None
 
 
@@ -280,7 +280,7 @@ def _read_clauses(tokens: list[Token], query: QueryText, report: Report) -> None
         elif name == "EVERY":
             query.every_us = _convert(values, read_duration_us, report)
             if query.every_us == 0:
-                report.add(values[0].start, "EVERY 0 never ends", "EVERY 5 MINUTES")
+                report.add(values[0].start, "EVERY must be longer than 0", "EVERY 5 MINUTES")
         elif name == "PRIORITY":
             query.priority = _convert(values, read_priority, report) or 0
         else:
@@ -292,7 +292,7 @@ def _read_duration(values: list[Token], query: QueryText, report: Report) -> Non
     types = [token.token_type for token in values]
     if types != shape:
         closed = types[:4] == shape[:4] and types[4:] == [TokenType.R_BRACKET]
-        message = "DURATION is half-open: its end does not belong to it" if closed else "DURATION cannot be read"
+        message = "the end of DURATION is exclusive" if closed else "DURATION cannot be read"
         report.add(values[-1].start if closed else values[0].start, message, DURATION_SHAPE)
         return
 

@@ -98,7 +98,8 @@ class Scope:
             called = [a for a, schema in self.aliases.items() if schema.name.lower() == table.lower()]
             if called:
                 return Unresolved(
-                    f"stream '{table}' goes by its alias here", " or ".join(f"{a}.{name}" for a in called)
+                    f"stream '{table}' must be referred to by its alias here",
+                    " or ".join(f"{a}.{name}" for a in called),
                 )
             return Unresolved(f"unknown alias '{table}'", "", nearest_name(table, self.aliases))
         schema = self.aliases[alias]

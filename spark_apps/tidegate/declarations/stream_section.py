@@ -195,15 +195,13 @@ class StreamSection:
             if lower in own and values[own[lower]] not in (None, name):
                 role = own[lower]
                 message = f"column '{name}' would clash with the column '{lower}' that holds '{values[role]}'"
-                self.report.add(offset, message, f"another name, or '{role}: {name}'")
+                self.report.add(offset, message, f"another name, such as '{self.name}_{lower}', or '{role}: {name}'")
             elif lower in own and name != lower:
-                message = (
-                    f"column '{name}' would differ from the column '{lower}' that every stream has in letter case only"
-                )
-                self.report.add(offset, message, f"'{lower}', or another name")
+                message = f"column '{name}' would clash with the column '{lower}' of the stream's table"
+                self.report.add(offset, message, f"'{lower}', or another name, such as '{self.name}_{lower}'")
             elif lower in SAMPLE_COLUMNS and "history" in self.section:
                 message = f"column '{name}' would clash with the column '{lower}' of the history samples"
-                self.report.add(offset, message, "another name")
+                self.report.add(offset, message, f"another name, such as '{self.name}_{lower}'")
 
     def _path(self, text: str) -> str:
         """The file pattern, relative to the pipeline's folder; its directives must tell the intervals apart."""
@@ -218,7 +216,7 @@ class StreamSection:
             missing = [f"%{d}" for d in needed if d not in directives]
             if missing:
                 raise UnreadableError(
-                    f"{shown(path)} is the same for several intervals", f"{', '.join(missing)} in it as well"
+                    f"{shown(path)} names the same file for several intervals", f"{', '.join(missing)} in it as well"
                 )
         if "://" in path:
             return path
@@ -276,7 +274,7 @@ class StreamSection:
         offset = node.start_mark.index
         expected = "a list of columns with few values, such as [carrier]"
         if not isinstance(node, yaml.SequenceNode) or not all(isinstance(n, yaml.ScalarNode) for n in node.value):
-            self.report.add(offset, f"'group_by' in history of stream '{self.name}' is no list", expected)
+            self.report.add(offset, f"'group_by' in history of stream '{self.name}' is not a list", expected)
             return None
         names: list[str] = []
         for item in node.value:
@@ -305,7 +303,7 @@ def one_of(*words: str) -> Callable[[str], str]:
         word = text.strip()
         if word not in words:
             nearest = nearest_name(word, words)
-            raise UnreadableError(f"{shown(word)} is not known", f"one of {', '.join(words)}", nearest)
+            raise UnreadableError(f"{shown(word)} is not a known value", f"one of {', '.join(words)}", nearest)
         return word
 
     return convert

@@ -186,7 +186,7 @@ def schema(pipeline: Pipeline, table: str) -> pa.Schema:
         return _leaves_schema(pipeline, grouped=table == "history_groups")
     prefix, _, name = table.partition("_")
     if prefix == "events":
-        return pa.schema(_tuple_fields(pipeline.stream(name)))
+        return event_schema(pipeline.stream(name))
     if prefix == "answers":
         return _answers_schema(pipeline.query(name))
     if prefix == "truth":
@@ -194,7 +194,7 @@ def schema(pipeline: Pipeline, table: str) -> pa.Schema:
     if table.startswith("history_samples_"):
         stream = pipeline.stream(table.removeprefix("history_samples_"))
         own = [("leaf_start", TIMESTAMP), ("u", pa.float64()), ("fraction", pa.float64()), ("weight", pa.float64())]
-        return pa.schema([*own, *_tuple_fields(stream)])
+        return pa.schema([*own, *event_schema(stream)])
     raise KeyError(table)
 
 
@@ -212,10 +212,11 @@ def tables(pipeline: Pipeline) -> tuple[str, ...]:
     )
 
 
-def _tuple_fields(stream: Stream) -> list[tuple[str, pa.DataType]]:
+def event_schema(stream: Stream) -> pa.Schema:
+    """The columns of a stream's accepted tuples."""
     keys = [("event_id", pa.string()), ("event_time", TIMESTAMP), ("arrival_time", TIMESTAMP)]
     declared = [(c.name, ARROW_TYPES[c.type]) for c in stream.columns if c.name not in STREAM_KEYS]
-    return [*keys, *declared]
+    return pa.schema([*keys, *declared])
 
 
 def _output_fields(query: Query) -> list[tuple[str, pa.DataType]]:

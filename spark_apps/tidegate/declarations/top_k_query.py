@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from tidegate.declarations.answer_names import AnswerNames, given_name
-from tidegate.declarations.expression_types import Typer, render, typed_sql
+from tidegate.declarations.expression_types import Typer, column_named, render, typed_sql
 from tidegate.declarations.models import ColumnType, GroupColumn, Order, Output
+from tidegate.declarations.names import ID_COLUMN
 from tidegate.declarations.positions import Report
 from tidegate.declarations.scope import Scope, ScopedColumn, Unresolved, offset_of
 
@@ -60,6 +61,8 @@ class TopKQuery:
                 aliased[name.lower()] = node
             if isinstance(node, exp.Column) and isinstance(found := self.scope.find(node), ScopedColumn):
                 shown.add(found.name)
+            if name == ID_COLUMN:
+                kind = "string"
             if kind and name:
                 self.outputs.append(Output(name=name, expression=self._sql(node, kind), type=kind))
         self.scope.answers = tuple(aliased)
@@ -137,7 +140,7 @@ class TopKQuery:
         if kind is None:
             return
         if not any(True for _ in node.find_all(exp.Column)):
-            self.report.add(offset_of(term), "ORDER BY names no column", "a column or an expression")
+            self.report.add(offset_of(term), "ORDER BY uses no column", "a column or an expression")
             return
         descending = bool(term.args.get("desc"))
         self.order_by.append(
@@ -166,4 +169,4 @@ class TopKQuery:
 
     def _bare(self, node: exp.Expression) -> exp.Expression | None:
         found = Unresolved("") if not isinstance(node, exp.Column) else self.scope.find(node)
-        return exp.column(found.name) if isinstance(found, ScopedColumn) else None
+        return column_named(found.name) if isinstance(found, ScopedColumn) else None

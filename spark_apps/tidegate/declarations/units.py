@@ -25,6 +25,7 @@ DURATION_UNITS = {
     "hour": 3_600 * SECOND_US,
     "day": DAY_US,
 }
+INTERVAL_US = {name.upper(): us for name, us in DURATION_UNITS.items() if name != "millisecond"}
 BYTE_UNITS = {"B": 1, "byte": 1, "bytes": 1}
 for _power, _prefix in enumerate("KMGT", start=1):
     BYTE_UNITS |= {f"{_prefix}iB": 1 << (10 * _power), f"{_prefix}B": 1000**_power}
@@ -57,7 +58,7 @@ def _quantity(text: str, expected: str) -> tuple[Fraction, str]:
         raise UnreadableError(f"{shown(text)} is not a number with a unit", expected)
     sign, digits, unit = match.groups()
     if len(digits) > _MAX_DIGITS or not digits.isascii():
-        raise UnreadableError(f"{shown(text)} is absurdly large or exact", expected)
+        raise UnreadableError(f"{shown(text)} has too many digits", expected)
     if sign == "-" and Fraction(digits) != 0:
         raise UnreadableError(f"{shown(text)} is negative", expected)
     return Fraction(digits), unit.strip()
@@ -79,7 +80,7 @@ def read_duration_us(text: str) -> int:
         raise UnreadableError(f"unknown unit {shown(unit)}", expected, nearest)
     duration = number * factor
     if duration > MAX_DURATION_US:
-        raise UnreadableError(f"{shown(text)} is absurdly long", "at most 36500 days")
+        raise UnreadableError(f"{shown(text)} is too long", "at most 36500 days")
     if duration.denominator != 1:
         raise UnreadableError(f"{shown(text)} is not a whole number of microseconds", expected)
     return int(duration)
@@ -115,7 +116,7 @@ def read_bytes(text: str) -> int:
         raise UnreadableError(f"unknown unit {shown(unit)}", expected, nearest_name(unit, BYTE_UNITS))
     amount = number * BYTE_UNITS[unit]
     if amount > MAX_BYTES:
-        raise UnreadableError(f"{shown(text)} is absurdly large", "at most 1024 TiB")
+        raise UnreadableError(f"{shown(text)} is too large", "at most 1024 TiB")
     if amount.denominator != 1 or amount < 1:
         raise UnreadableError(f"{shown(text)} is not a whole positive number of bytes", expected)
     return int(amount)
@@ -148,7 +149,7 @@ def read_rate(text: str) -> float:
         raise UnreadableError(f"unknown unit {shown(words[1])}", expected, nearest_name(words[1], RATE_UNITS_S))
     rate = number / RATE_UNITS_S[words[1].lower()]
     if rate > MAX_RATE:
-        raise UnreadableError(f"{shown(text)} is absurdly large", "at most 1000000000 per second")
+        raise UnreadableError(f"{shown(text)} is too large", "at most 1000000000 per second")
     if rate == 0:
         raise UnreadableError(f"{shown(text)} is not positive", expected)
     return float(rate)
@@ -165,7 +166,7 @@ def read_fraction(text: str) -> float:
     if unit != "%":
         raise UnreadableError(f"{shown(text)} has no % sign", expected)
     if number > 100_000:
-        raise UnreadableError(f"{shown(text)} is absurdly large", expected)
+        raise UnreadableError(f"{shown(text)} is too large", expected)
     return float(number / 100)
 
 
@@ -181,7 +182,7 @@ def read_integer(text: str, least: int, most: int) -> int:
     """A whole number in [least, most]."""
     expected = f"a whole number from {least} to {most}"
     if not re.fullmatch(r"[+-]?[0-9]{1,18}", text.strip()):
-        raise UnreadableError(f"{shown(text)} is not a whole number of reasonable size", expected)
+        raise UnreadableError(f"{shown(text)} is not a whole number of at most 18 digits", expected)
     number = int(text)
     if not least <= number <= most:
         raise UnreadableError(f"{shown(text)} is out of range", expected)
@@ -199,17 +200,17 @@ def read_instant(text: str) -> datetime:
     >>> read_instant("2013-02-08").isoformat(), read_instant("2013-02-08T01:30+01:00").isoformat()
     ('2013-02-08T00:00:00+00:00', '2013-02-08T00:30:00+00:00')
     """
-    expected = "an instant such as '2013-02-08T00:00:00Z'"
+    expected = "a timestamp such as '2013-02-08T00:00:00Z'"
     match = _INSTANT.fullmatch(text.strip())
     if not match:
-        raise UnreadableError(f"{shown(text)} is not an instant", expected)
+        raise UnreadableError(f"{shown(text)} is not a valid timestamp", expected)
     day, clock, zone = match.groups()
     try:
         instant = datetime.fromisoformat(f"{day}T{clock or '00:00'}{(zone or 'Z').upper()}").astimezone(UTC)
     except (ValueError, OverflowError):
         raise UnreadableError(f"{shown(text)} does not exist", expected) from None
     if not 1900 <= instant.year <= 2200:
-        raise UnreadableError(f"{shown(text)} is absurdly far away", "a year from 1900 to 2200")
+        raise UnreadableError(f"{shown(text)} is out of range", "a year from 1900 to 2200")
     return instant
 
 

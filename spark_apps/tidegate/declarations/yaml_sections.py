@@ -29,7 +29,7 @@ def expand_variables(text: str) -> str:
     def value(match: re.Match[str]) -> str:
         body = _VARIABLE_BODY.fullmatch(match[1])
         if not body:
-            raise UnreadableError(f"{shown(match[0])} names no environment variable", "${NAME} or ${NAME:-default}")
+            raise UnreadableError(f"{shown(match[0])} is not an environment variable", "${NAME} or ${NAME:-default}")
         name, has_default, default = body.groups()
         found = os.environ.get(name)
         if has_default:

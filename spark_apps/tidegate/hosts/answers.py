@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from tidegate.declarations.models import Pipeline, Query
-from tidegate.declarations.tables import TIMESTAMP, WIDTHS, schema
-from tidegate.hosts import queries
+from tidegate.declarations.tables import TIMESTAMP, WIDTHS
 from tidegate.hosts.context import RunContext, StageRun
 from tidegate.hosts.intervals import Interval, labels_holding
 from tidegate.hosts.plans import Emissions, PlanHistory
-from tidegate.hosts.scan import EventFiles
-from tidegate.hosts.session import suit_to_size
+from tidegate.hosts.query_slices import Answers, Staged, cuts, question, run_here_or_on_spark, write
 from tidegate.hosts.slacks import SlackHistory, require_calibrated
 from tidegate.operators.schedule import Int64s, Schedule
-
-# Jobs are short next to the time Spark takes to start one, so a few at once fill the cores.
-QUERIES_AT_ONCE = 3
-# Up to so many tuples an interval one task a query reads and answers, at some millions a second.
-ROWS_OF_ONE_TASK = 100_000_000
-KEPT = "_sifted"
-"""Folder of the warehouse in which top-k queries keep what they need of large files."""
 
 
 @dataclass(frozen=True)
@@ -91,55 +80,6 @@ def windows_of(query: Query, plans: PlanHistory, given: Emissions) -> Windows:
     )
 
 
-def fits_one_task(pipeline: Pipeline, query: Query) -> bool:
-    """Whether one task keeps up with the query's streams, at the declared rates."""
-    return declared_rows(pipeline, query) <= ROWS_OF_ONE_TASK
-
-
-def declared_rows(pipeline: Pipeline, query: Query) -> float:
-    """Tuples an interval on the query's streams, at the declared rates."""
-    return sum(pipeline.stream(name).rate for name in query.streams) * pipeline.interval_s
-
-
-def only_spark_computes(pipeline: Pipeline, query: Query) -> list[str]:
-    """What the query asks of its tuples that must be left to Spark; see ``queries.only_spark_computes``."""
-    return queries.only_spark_computes(query, {name: schema(pipeline, f"events_{name}") for name in query.streams})
-
-
-def read_events(context: RunContext, query: Query, schedule: Schedule) -> dict[str, DataFrame | EventFiles]:
-    """Stream → the tuples that the schedule's windows can need, of the intervals that were ingested."""
-    pipeline, warehouse = context.pipeline, context.warehouse
-    newest_us = int(schedule.emit_us.max())
-    events: dict[str, DataFrame | EventFiles] = {}
-    for window in query.windows:
-        stream = pipeline.stream(window.stream)
-        lower_us = min(int(schedule.lower_us[w.alias].min()) for w in query.windows if w.stream == stream.name)
-        labels = warehouse.labels(f"events_{stream.name}")
-        files = EventFiles.between(warehouse, stream, labels, lower_us, newest_us, str(warehouse.folder / KEPT))
-        events[stream.name] = files if fits_one_task(pipeline, query) else files.frame(context.spark)
-    return events
-
-
-def answer_windows(
-    context: RunContext, query: Query, schedule: Schedule, coverage: np.ndarray, about: pa.Table | None = None
-) -> queries.Answered:
-    """The answers of a schedule's windows, from the warehouse's tuples; see ``queries.answer``."""
-    pipeline = context.pipeline
-    events = read_events(context, query, schedule)
-    tick_us = pipeline.tick_s * 1_000_000
-    return queries.answer(context.spark, query, schedule, coverage, events, pipeline.partitions, tick_us, about)
-
-
-def answer_rows(context: RunContext, query: Query, schedule: Schedule) -> pa.Table:
-    """The answers of whole windows, for the driver: by this process where that is less work than a job of Spark's."""
-    if query.kind == "top_k":
-        events = read_events(context, query, schedule)
-        rows = queries.top_k_here(query, schedule, events, context.pipeline.tick_s * 1_000_000)
-        if rows is not None:
-            return rows
-    return answer_windows(context, query, schedule, np.ones(len(schedule))).frame.toArrow()
-
-
 def write_answers(context: RunContext, stage: StageRun, asked: Sequence[Query], intervals: Sequence[Interval]) -> None:
     """Answer the asked queries' windows that are emitted in the intervals, and put the answers into their tables."""
     pipeline, warehouse = context.pipeline, context.warehouse
@@ -154,32 +94,36 @@ def write_answers(context: RunContext, stage: StageRun, asked: Sequence[Query], 
         for s in {s for q in asked for s in q.streams}
         for interval in intervals
     }
-
-    by_spark = [q for q in asked if not fits_one_task(pipeline, q) or only_spark_computes(pipeline, q)]
-    through_spark = {stream for query in by_spark for stream in query.streams}
-    suit_to_size(context.spark, sum(rows for (stream, _), rows in rows_in.items() if stream in through_spark))
-
-    def one(query: Query) -> str:
-        table = f"answers_{query.id}"
+    staged = {query.id: Staged(stage.commit, f"answers_{query.id}", intervals) for query in asked}
+    answered: dict[str, int] = {}
+    parts: list[Answers] = []
+    owners: list[str] = []
+    rows = 0
+    for query in asked:
         windows = emitted_windows(query, plans, slacks, intervals)
-        peak = 0
+        answered[query.id] = 0 if windows is None else len(windows.schedule)
         if windows is None:
-            counts = dict.fromkeys(intervals, 0)
-            for interval in intervals:
-                stage.commit.put_arrow(table, interval, warehouse.schema(table).empty_table())
-        else:
-            about = windows.as_arrow(pipeline)
-            answered = answer_windows(context, query, windows.schedule, windows.coverage, about)
-            counts = stage.commit.put_spark(table, answered.frame, intervals, sort_columns(query))
-            peak = answered.peak_state_bytes
+            continue
+        about, table = windows.as_arrow(pipeline), staged[query.id]
+        whole = question(context, query, windows.schedule, windows.coverage)
+        every = Answers(whole, about, {}, warehouse.schema(table.table), sort_columns(query))
+        for number, (first, last) in enumerate(cuts(whole, len(windows.schedule), pipeline.partitions)):
+            where = table.files(number, about.column("interval").slice(first, last - first).to_pylist())
+            part = every.windows(first, last, where)
+            if last - first < len(windows.schedule):
+                part = replace(part, asked=question(context, query, part.asked.schedule, part.asked.coverage))
+            rows += sum(files.rows() for files in part.asked.files.values())
+            parts.append(part)
+            owners.append(query.id)
+    done = run_here_or_on_spark(context, write, parts, rows)
+    for query in asked:
+        own = [written for written, owner in zip(done, owners, strict=True) if owner == query.id]
+        counts = staged[query.id].settle([written.rows for written in own])
+        peak = max((written.peak_state_bytes for written in own), default=0)
         for interval in intervals:
             read = sum(rows_in[s, interval] for s in query.streams)
             stage.record(interval, query.id, rows_in=read, rows_out=counts[interval], peak_state_bytes=peak)
-        return f"{query.id}: {0 if windows is None else len(windows.schedule)} windows, {sum(counts.values())} rows"
-
-    with ThreadPoolExecutor(max_workers=QUERIES_AT_ONCE) as threads:
-        for done in threads.map(one, asked):
-            context.progress(f"{stage.stage}: {done}")
+        context.progress(f"{stage.stage}: {query.id}: {answered[query.id]} windows, {sum(counts.values())} rows")
 
 
 def sort_columns(query: Query) -> tuple[str, ...]:

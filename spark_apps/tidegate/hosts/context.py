@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections import defaultdict
@@ -23,6 +24,9 @@ from tidegate.hosts.warehouse import Commit, Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_LARGEST_LOG_BYTES = 4 << 20
 
 
 class StageRun:
@@ -68,6 +72,7 @@ class RunContext:
     cold_start: bool = False
     beside: SparkSession | None = None
     _spark: SparkSession | None = field(default=None, init=False)
+    _told_cold_start: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self.warehouse = Warehouse(self.warehouse_root, self.pipeline)
@@ -79,7 +84,7 @@ class RunContext:
         except OSError as error:
             raise UserError(
                 f"the warehouse {self.warehouse.root} cannot be written: {error.strerror}; "
-                "give a folder of yours by --warehouse"
+                "give a writable folder with --warehouse"
             ) from None
         return self
 
@@ -114,7 +119,10 @@ class RunContext:
         first = intervals[0]
         earlier = [label for label in self.warehouse.labels(table) if label < first.label]
         if self.cold_start or not self.warehouse.labels(table):
-            self.progress(f"{stage}: cold start at {first.label}")
+            if not self._told_cold_start:
+                self._told_cold_start = True
+                why = "what is there from before is not used" if self.cold_start else "there is nothing from before"
+                self.progress(f"cold start at {first.label}: {why}")
             return
         before = previous_label(self.pipeline, first)
         if before not in earlier and first.label != self.warehouse.labels(table)[0]:
@@ -122,12 +130,12 @@ class RunContext:
             where = f"the newest earlier one is {newest}" if newest else "there is no earlier one"
             raise UserError(
                 f"stage {stage} for {first.label} continues from {before}, but table {table} has no such partition "
-                f"({where}): run the intervals between first, or begin anew here with --cold-start"
+                f"({where}): run the intervals in between first, or start here without earlier state with --cold-start"
             )
 
     @contextmanager
     def stage(self, stage: str, intervals: Sequence[Interval]) -> Iterator[StageRun]:
-        """Run a stage: measure it, publish what it wrote together with its metrics, say in one line what it did."""
+        """Run a stage: measure it, publish what it wrote together with its metrics, log in one line what it did."""
         started_at, clock = datetime.now(UTC), time.monotonic()
         span = intervals[0].label if len(intervals) == 1 else f"{intervals[0].label} … {intervals[-1].label}"
         self.progress(f"{stage}: {span} ({len(intervals)} interval{'s' if len(intervals) != 1 else ''})")
@@ -154,7 +162,17 @@ class RunContext:
             "peak_process_bytes": meter.peak_bytes,
             "process_budget_bytes": self.pipeline.process_budget_bytes,
         }
-        print(json.dumps(line), flush=True)
+        self.log(line)
+        self.progress(f"{stage}: done in {line['seconds']:.1f} s")
+
+    def log(self, line: dict[str, object]) -> None:
+        """Append a line of JSON to ``_logs/stages.jsonl``; the file before is kept once it has grown large."""
+        path = self.warehouse.folder / "_logs" / "stages.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and path.stat().st_size > _LARGEST_LOG_BYTES:
+            os.replace(path, path.with_suffix(".1.jsonl"))
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
 
     def _metrics(
         self, run: StageRun, interval: Interval, started_at: datetime, seconds: float, meter: ProcessMeter, share: int

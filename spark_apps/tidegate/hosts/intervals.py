@@ -74,7 +74,7 @@ def intervals_between(pipeline: Pipeline, start: datetime, end: datetime) -> tup
         if (instant - EPOCH) % step != timedelta(0):
             lower = instant - (instant - EPOCH) % step
             raise UserError(
-                f"{name} {instant:%Y-%m-%dT%H:%M:%SZ} does not begin an interval of {pipeline.interval_s} s: "
+                f"{name} {instant:%Y-%m-%dT%H:%M:%SZ} is not the start of an interval of {pipeline.interval_s} s: "
                 f"use {lower:%Y-%m-%dT%H:%M:%SZ} or {lower + step:%Y-%m-%dT%H:%M:%SZ}"
             )
     if end <= start:

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 import pyarrow as pa
 
 from tidegate.declarations.models import Stream, from_us, to_us
-from tidegate.hosts.sources import matches_several, pattern_unit
+from tidegate.sources.files import matches_several, pattern_unit
 
 _DIGITS = {"Y": 4, "m": 2, "d": 2, "j": 3, "H": 2, "M": 2, "S": 2}
 _DIRECTIVES = "".join(_DIGITS)
@@ -72,17 +72,12 @@ LANDED_SCHEMA = pa.schema(
 
 
 def landing_glob(pattern: str) -> str:
-    """What Spark is told to watch: the pattern with every directive open, its own signs of a glob escaped.
+    """What is looked for: the pattern with every directive open.
 
     >>> landing_glob("/data/%Y-%m/{x}/%d*.csv")
-    '/data/*-*/\\\\{x\\\\}/**.csv'
-    >>> landing_glob("/a folder [[]x]/%H.csv")
-    '/a folder \\\\[x]/*.csv'
+    '/data/*-*/{x}/**.csv'
     """
-    escaped = re.sub(r"([{},\\])", r"\\\1", pattern)
-    # Spark knows no set of one bracket, by which a name's own sign is written in a pattern.
-    escaped = re.sub(r"\[([*?\[])\]", r"\\\1", escaped)
-    return re.sub(rf"%[{_DIRECTIVES}]", "*", escaped).replace("%%", "%")
+    return re.sub(rf"%[{_DIRECTIVES}]", "*", pattern).replace("%%", "%")
 
 
 def period_of(pattern: str, path: str) -> tuple[int, int] | None:

@@ -1,94 +1,77 @@
-"""Files as they land: found by Structured Streaming, parsed as ingest does, put aside exactly once by batch."""
+"""Files as they land: looked for, parsed and judged as ingest does, put aside exactly once, batch by batch."""
 
 from __future__ import annotations
 
 import glob
+import json
 import os
-import re
 import shutil
-import threading
 import time
-from collections import defaultdict
-from collections.abc import Callable, Sequence
-from functools import reduce
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, Stream
-from tidegate.hosts import planner
+from tidegate.engine import Slice
 from tidegate.hosts.live_clock import LANDED_SCHEMA, Landed, landing_glob, period_of
-from tidegate.hosts.records import parse, read_files
-from tidegate.hosts.sources import SourceFile, header_of, pattern_unit
+from tidegate.operators.schedule import instants_us
+from tidegate.sources.files import Piece, SourceFile, pattern_unit
+from tidegate.sources.intake import FILE, Part, Report, Taken, take
+from tidegate.sources.intake import Intake as Reading
+from tidegate.sources.settle import kept
 
-_LISTED = "path string, modificationTime timestamp, length bigint, content binary"
-_FILES_A_BATCH = 10_000
+_FOREVER_US = 2**62
+_SEEN = "seen.json"
 
 
 class Intake:
-    """One Structured Streaming query over the files of all streams of a pipeline.
+    """The files of all streams of a pipeline, each read once, whenever it lands.
 
-    Its sources say which files are new, and its checkpoint that each is said once; the batch function reads them, and
-    moves in what it read by one rename, named after the batch. A batch that comes again after a kill finds itself done.
-
-    Only names go through Spark's sources: the columns of a file are the file's own, as ingest sees them, where one
-    streaming source has one header for ever.
+    A look lists what matches the streams' paths; what is new makes a batch, which is moved in by one rename. The
+    batches say which files are known, so a kill at any moment leaves a file to be read by the next look, or read.
     """
 
     def __init__(self, pipeline: Pipeline, folder: Path, say: Callable[[str], None]):
         self.pipeline, self.folder, self._say = pipeline, folder, say
         self.since_us = 0  # the present interval's start: files of periods that ended before are left alone
-        self.last_batch = -1  # batches up to this one are through, whether they are still here or not
-        self.failure: BaseException | None = None
-        self.turn = threading.Event()  # set whenever a batch has been put aside
+        self.last_batch = -1  # the newest batch that a step has seen, whether it is still here or not
         self._every_s = 0.0
-        self._query: Any = None
         self._landed: dict[int, list[Landed]] = {}
+        self._passed: set[tuple[str, str]] = set()
+        self._looked = False
 
-    def start(self, spark: SparkSession, every_s: float) -> None:
-        """Begin to watch, a look every so many seconds."""
-        self._every_s, self.failure = every_s, None
-        # It would print every fault with a trace of the JVM; they come to light through `check`.
-        levels = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
-        levels.core.config.Configurator.setLevel("org.apache.spark.sql.execution.streaming", levels.Level.OFF)
+    def start(self, every_s: float) -> None:
+        """Begin to look, about every so many seconds."""
+        self._every_s = every_s
         for leftover in self.folder.glob("_*"):
             shutil.rmtree(leftover, ignore_errors=True)
         (self.folder / "batches").mkdir(parents=True, exist_ok=True)
-        watched = reduce(DataFrame.unionByName, (self._source(spark, stream) for stream in self.pipeline.streams))
-        self._query = (
-            watched.writeStream.foreachBatch(self._take)
-            .option("checkpointLocation", str(self.folder / "checkpoint"))
-            .trigger(processingTime=f"{round(every_s * 1000)} milliseconds")
-            .start()
-        )
-
-    def stop(self) -> None:
-        """Watch no longer; a batch that is being read is read again by the next run."""
-        if self._query is not None:
-            self._query.stop()
-            self._query = None
-
-    def check(self) -> None:
-        """Raise what ended the query, if anything did."""
-        if self.failure is not None:
-            raise self.failure
-        if self._query is not None and self._query.exception() is not None:
-            raise self._query.exception()
+        seen = self.folder / _SEEN
+        self._passed = {(stream, path) for stream, path in json.loads(seen.read_text())} if seen.exists() else set()
 
     def settle(self) -> None:
-        """Wait until everything that has landed by now has been read."""
-        try:
-            self._query.processAllAvailable()
-        finally:
-            self.check()
+        """Look: read everything that has landed by now and is not known.
+
+        Raises:
+            UserError: a file changed while it was read; nothing of this look is kept.
+        """
+        known = self._passed | {(file.stream, file.path) for file in self.landed()}
+        pieces = [
+            Piece(stream, file)
+            for stream in self.pipeline.streams
+            for file in self._files(stream)
+            if (stream.name, file.name) not in known
+        ]
+        self._looked = True
+        if pieces:
+            self._put_aside(pieces)
 
     def landed(self) -> list[Landed]:
         """The files of all batches that are kept, in the order in which they came."""
@@ -100,18 +83,17 @@ class Intake:
             self._landed[batch] = [Landed(**row) for row in rows]
         return [file for batch in sorted(self._landed) for file in self._landed[batch]]
 
-    def parsed(self, files: Sequence[Landed]) -> pa.Table | None:
-        """The records of the batches that hold these files of one stream, as they were parsed; None without any.
-
-        Beside the columns of ``records.parse``: ``_bytes``, what the tuple takes in its stream's window.
-        """
-        parts = [
-            part for batch, name in sorted({(f.batch, f.stream) for f in files}) for part in self._parts(batch, name)
-        ]
-        return pa.concat_tables([pq.ParquetFile(part).read() for part in parts]) if parts else None
+    def taken(self, files: Sequence[Landed]) -> Taken:
+        """The parts of the batches that hold these files."""
+        together = Taken()
+        for batch in sorted({file.batch for file in files}):
+            parts = json.loads((self._batch(batch) / "parts.json").read_text())
+            together.tuples += [_part(self._batch(batch), one) for one in parts["tuples"]]
+            together.refused += [_part(self._batch(batch), one) for one in parts["refused"]]
+        return together
 
     def landed_empty(self, pattern: str) -> bool:
-        """Whether a file without content stands for a period: Spark's file source passes over such files.
+        """Whether a file without content stands for a period: such files make no batch.
 
         One that has only just been made may be about to be written.
         """
@@ -119,13 +101,8 @@ class Intake:
         return bool(ages) and min(ages) >= self._every_s
 
     def arrivals_us(self, file: Landed) -> npt.NDArray[np.int64]:
-        """When the file's records arrived, those that say so."""
-        parts = [
-            pq.ParquetFile(p).read(columns=["_file", "arrival_time"]) for p in self._parts(file.batch, file.stream)
-        ]
-        own = [part.filter(pc.equal(part.column("_file"), file.path)).column("arrival_time") for part in parts]
-        found = [us.cast(pa.int64()).drop_null().to_numpy() for us in own]
-        return np.concatenate([np.empty(0, dtype=np.int64), *found])
+        """When the file's good records arrived."""
+        return _arrivals_us(self.taken([file]), file.stream, file.path)
 
     def forget(self, landed: Sequence[Landed], until_us: int) -> None:
         """Remove the batches in which nothing arrived at ``until_us`` or later."""
@@ -135,132 +112,103 @@ class Intake:
             if (file.period_end_us is not None and file.period_end_us > until_us)
             or (file.last_us is not None and file.last_us >= until_us)
         }
-        for batch in {file.batch for file in landed} - needed:
-            gone = self.folder / f"_{batch}"
-            os.rename(self.folder / "batches" / f"batch={batch:09d}", gone)
-            shutil.rmtree(gone, ignore_errors=True)
+        gone = [file for file in landed if file.batch not in needed]
+        # Files of a period that is over are not looked at any more; the others are there for ever.
+        self._passed |= {(file.stream, file.path) for file in gone if file.period_start_us is None}
+        partial = self.folder / f"{_SEEN}.partial"
+        partial.write_text(json.dumps(sorted(self._passed)))
+        os.replace(partial, self.folder / _SEEN)
+        for batch in {file.batch for file in gone}:
+            aside = self.folder / f"_{batch}"
+            os.rename(self._batch(batch), aside)
+            shutil.rmtree(aside, ignore_errors=True)
 
-    def _parts(self, batch: int, stream: str) -> list[Path]:
-        return sorted((self.folder / "batches" / f"batch={batch:09d}" / stream).glob("*/*.parquet"))
+    def _batch(self, number: int) -> Path:
+        return self.folder / "batches" / f"batch={number:09d}"
 
-    def _source(self, spark: SparkSession, stream: Stream) -> DataFrame:
-        files = (
-            spark.readStream.format("binaryFile")
-            .schema(_LISTED)
-            .option("maxFileAge", "36500d")
-            .option("maxFilesPerTrigger", str(_FILES_A_BATCH))
-            .load(landing_glob(stream.path))
-        )
-        return files.select(F.lit(stream.name).alias("stream"), "path")
-
-    def _take(self, frame: DataFrame, batch: int) -> None:
-        try:
-            self._put_aside(frame, batch)
-        except BaseException as error:
-            # Through the JVM only its text would arrive.
-            self.failure = error
-            raise
-        finally:
-            self.turn.set()
-
-    def _put_aside(self, frame: DataFrame, batch: int) -> None:
-        target = self.folder / "batches" / f"batch={batch:09d}"
-        if target.exists() or batch <= self.last_batch:
-            return
-        aside = self.folder / f"_{batch:09d}"
-        shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir(parents=True)
-        paths: dict[str, list[str]] = defaultdict(list)
-        for row in frame.collect():
-            paths[row["stream"]].append(re.sub("^file:/*", "/", row["path"]))
-        landed: list[Landed] = []
-        for stream in self.pipeline.streams:
-            files = self._files(stream, sorted(paths[stream.name]), say=batch > 0)
-            landed += self._read(frame.sparkSession, stream, files, aside / stream.name, batch)
-        if not landed:
-            shutil.rmtree(aside)
-            return
-        rows = pa.Table.from_pylist([vars(file) for file in landed], schema=LANDED_SCHEMA)
-        pq.write_table(rows, aside / "landed.parquet")
-        os.rename(aside, target)
-
-    def _files(self, stream: Stream, paths: Sequence[str], say: bool) -> list[SourceFile]:
-        """Those of the paths that matter, as they are now."""
-        named, files = pattern_unit(stream.path) is not None, []
-        for path in paths:
+    def _files(self, stream: Stream) -> Iterator[SourceFile]:
+        """Those that matter, as they are now."""
+        named = pattern_unit(stream.path) is not None
+        for path in sorted(glob.glob(landing_glob(stream.path)), key=os.fsencode):
             period = period_of(stream.path, path) if named else (None, None)
-            if period is None:
-                continue
-            if period[1] is not None and period[1] <= self.since_us:
-                if say:
-                    self._say(f"{stream.name}: {path} landed when its interval was over: run that interval again")
+            if period is None or os.path.basename(path).startswith((".", "_")):
                 continue
             try:
                 status = os.stat(path)
             except FileNotFoundError:
-                self._say(f"{stream.name}: {path} was gone before it could be read")
                 continue
-            files.append(SourceFile(Path(path), status.st_size, status.st_mtime_ns // 1000, *period))
-        return files
+            file = SourceFile(Path(path), status.st_size, status.st_mtime_ns // 1000, *period)
+            if not file.bytes or not file.path.is_file():
+                continue
+            if period[1] is not None and period[1] <= self.since_us:
+                if (stream.name, file.name) not in self._passed:
+                    self._passed.add((stream.name, file.name))
+                    known = any(own.path == file.name for own in self.landed())
+                    if self._looked and not known:
+                        self._say(
+                            f"{stream.name}: {path} landed after the end of its interval: run that interval again"
+                        )
+                continue
+            yield file
 
-    def _read(
-        self, spark: SparkSession, stream: Stream, files: Sequence[SourceFile], folder: Path, batch: int
-    ) -> list[Landed]:
-        by_header: dict[Any, list[SourceFile]] = defaultdict(list)
-        status = {}
-        for file in files:
-            try:
-                header = header_of(stream, file)
-            except ValueError:
-                status[file.path] = "unreadable"
-                self._say(f"{stream.name}: unreadable file {file.path}")
-                continue
-            status[file.path] = "empty" if header is None else "ok"
-            if header is not None:
-                # A Spark path glob stands for the files of one folder.
-                by_header[header, file.path.parent].append(file)
-        for number, ((header, _), own) in enumerate(by_header.items()):
-            raw = read_files(spark.read, stream, own, header)
-            size = planner.tuple_bytes(self.pipeline, stream).alias("_bytes")
-            parse(stream, raw).select("*", size).write.parquet(str(folder / f"{number:03d}"))
-        growing = [str(f.path) for f in files if f.changed()]
+    def _put_aside(self, pieces: Sequence[Piece]) -> None:
+        number = max([self.last_batch, *self._landed]) + 1
+        aside = self.folder / f"_{number:09d}"
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir(parents=True)
+        length_us = self.pipeline.interval_s * 1_000_000
+        taken = take(Slice(0, Reading(tuple(pieces), -_FOREVER_US, _FOREVER_US, str(aside), length_us)))
+        growing = [piece.file.name for piece in pieces if piece.file.changed()]
         if growing:
+            shutil.rmtree(aside)
             raise UserError(
                 f"{growing[0]} changed while it was read ({len(growing)} such files): a live run reads a file once, "
                 "so write it under another name and rename it when it is complete; then start again"
             )
-        span = {} if pattern_unit(stream.path) is not None else _arrivals(stream, folder)
-        return [
-            Landed(
-                batch,
-                stream.name,
-                str(file.path),
-                file.bytes,
-                file.modified_us,
-                file.period_start_us,
-                file.period_end_us,
-                status[file.path],
-                *(
-                    span.get(str(file.path), (None, None))
-                    if file.period_start_us is None or file.period_end_us is None
-                    else (file.period_start_us, file.period_end_us - 1)
-                ),
-            )
-            for file in files
-        ]
+        for report in taken.reports:
+            if report.status == "unreadable":
+                self._say(f"{report.stream}: unreadable file {report.file.name}: {report.error}")
+        landed = [_landed(self.pipeline, number, report, taken) for report in taken.reports]
+        rows = pa.Table.from_pylist([vars(file) for file in landed], schema=LANDED_SCHEMA)
+        pq.write_table(rows, aside / "landed.parquet")
+        parts = {"tuples": [_saved(p) for p in taken.tuples], "refused": [_saved(p) for p in taken.refused]}
+        (aside / "parts.json").write_text(json.dumps(parts))
+        os.rename(aside, self._batch(number))
 
 
-def _arrivals(stream: Stream, folder: Path) -> dict[str, tuple[int, int]]:
-    """File → least and largest arrival that can be trusted."""
-    parts = sorted(folder.glob("*/*.parquet"))
-    if not parts:
-        return {}
-    columns = ["_file", "arrival_time", "_modified_us"]
-    rows = pa.concat_tables([pq.ParquetFile(part).read(columns=columns) for part in parts])
-    arrival_us, modified_us = rows.column("arrival_time").cast(pa.int64()), rows.column("_modified_us")
-    # A record without an arrival belongs to the instant at which its file landed.
-    arrival_us = pc.coalesce(arrival_us, modified_us)
-    rows = pa.table({"file": rows.column("_file"), "us": arrival_us})
-    rows = rows.filter(pc.less_equal(arrival_us, pc.add(modified_us, stream.max_early_s * 1_000_000)))
-    spans = rows.group_by("file").aggregate([("us", "min"), ("us", "max")])
-    return {row["file"]: (row["us_min"], row["us_max"]) for row in spans.to_pylist()}
+def _saved(part: Part) -> dict[str, Any]:
+    files = [{**asdict(file), "path": str(file.path)} for file in part.files]
+    return {**vars(part), "path": os.path.basename(part.path), "files": files}
+
+
+def _part(folder: Path, saved: dict[str, Any]) -> Part:
+    files = tuple(SourceFile(**{**file, "path": Path(file["path"])}) for file in saved["files"])
+    return replace(Part(**{**saved, "files": files}), path=str(folder / saved["path"]))
+
+
+def _landed(pipeline: Pipeline, batch: int, report: Report, taken: Taken) -> Landed:
+    """What there is to say of a file. ``first_us``, ``last_us``: of arrivals that can be trusted."""
+    file = report.file
+    span: tuple[int | None, int | None] = (None, None)
+    if file.period_start_us is not None and file.period_end_us is not None:
+        span = file.period_start_us, file.period_end_us - 1
+    elif report.status == "ok":
+        latest_us = file.modified_us + pipeline.stream(report.stream).max_early_s * 1_000_000
+        arrivals_us = _arrivals_us(taken, report.stream, file.name)
+        arrivals_us = arrivals_us[arrivals_us <= latest_us]
+        if len(arrivals_us):
+            span = int(arrivals_us.min()), int(arrivals_us.max())
+        elif report.refused and not report.accepted:
+            span = file.modified_us, file.modified_us
+    own = file.name, file.bytes, file.modified_us, file.period_start_us, file.period_end_us
+    return Landed(batch, report.stream, *own, report.status, *span)
+
+
+def _arrivals_us(taken: Taken, stream: str, name: str) -> npt.NDArray[np.int64]:
+    found = [np.empty(0, dtype=np.int64)]
+    for part in taken.tuples:
+        if part.stream == stream:
+            table = part.read(["arrival_time", FILE])
+            others = frozenset(file.name for file in part.files if file.name != name)
+            found.append(instants_us(table.column("arrival_time"))[kept(part, table, others)])
+    return np.concatenate(found)

@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column as SparkColumn
-from pyspark.sql import functions as F
 
 from tidegate.declarations.models import Pipeline, Stream
 from tidegate.hosts import queries
@@ -21,6 +19,7 @@ from tidegate.hosts.intervals import Interval
 from tidegate.hosts.slacks import SlackHistory, require_calibrated
 from tidegate.hosts.warehouse import Warehouse
 from tidegate.hosts.widths import SlackWidths
+from tidegate.operators.tuple_bytes import Held
 from tidegate.operators.window_sizing import (
     Arrivals,
     ControllerSpec,
@@ -49,14 +48,14 @@ ARRIVALS_SCHEMA = pa.schema(
 FIRST_SCHEMA = pa.schema([("stream", pa.string()), ("first_arrival_us", pa.int64())])
 
 
-def tuple_bytes(pipeline: Pipeline, stream: Stream) -> SparkColumn:
-    """Bytes that a tuple takes in its stream's window: what the operators of all queries on the stream hold of it."""
-    total = F.lit(0).cast("bigint")
-    for query in pipeline.queries:
-        for window in query.windows:
-            if window.stream == stream.name:
-                total = total + queries.tuple_bytes(query, window.alias)
-    return total
+def held(pipeline: Pipeline, stream: Stream) -> tuple[Held, ...]:
+    """What the operators of all queries on a stream hold of its tuples."""
+    return tuple(
+        queries.held(query, window.alias)
+        for query in pipeline.queries
+        for window in query.windows
+        if window.stream == stream.name
+    )
 
 
 def put_arrivals(context: RunContext, stage: StageRun, intervals: Sequence[Interval], counts: pa.Table) -> None:

@@ -1,13 +1,15 @@
-"""Tasks that read their own Parquet: a query's tuples from the tables' files straight into its operator.
+"""A query's tuples, from the tables' files straight into its operator, whoever runs it.
 
-Spark only places the task. Its own way, from a scan through a shuffle and a sort to Arrow in a Python worker, costs
-several times what the operators do; and it is needed only where one core does not keep up with a pipeline's streams.
+Spark's own way, from a scan through a shuffle and a sort to Arrow in a Python worker, costs several times what the
+operators do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, reduce
+from operator import and_
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,11 +23,10 @@ from tidegate.declarations.tables import TIMESTAMP
 from tidegate.hosts.intervals import interval_holding
 from tidegate.hosts.sieves import Sieve
 from tidegate.operators.arrivals import int64s
+from tidegate.operators.expressions import columns_of, evaluate, pushed_down, truth
 from tidegate.operators.schedule import NEVER_US
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from tidegate.hosts.warehouse import Warehouse
 
 BATCH_ROWS = 1 << 17
@@ -69,14 +70,15 @@ class EventFiles:
         source = ds.dataset(list(self.paths), schema=self.schema, format="parquet")
         return source.to_table(columns=list(columns), filter=_within(bounds_us))
 
-    def frame(self, spark: SparkSession) -> DataFrame:
-        """The tuples as Spark reads them."""
-        from pyspark.sql.pandas.types import from_arrow_schema
+    def rows(self) -> int:
+        """How many rows the files have, from their footers."""
+        return sum(map(_rows_of, self.paths))
 
-        wanted = from_arrow_schema(self.schema)
-        if not self.paths:
-            return spark.createDataFrame([], wanted)
-        return spark.read.schema(wanted).parquet(*self.paths)
+
+@lru_cache(100_000)
+def _rows_of(path: str) -> int:
+    """A file's rows: files are written once, under a name of their own."""
+    return int(pq.read_metadata(path).num_rows)
 
 
 @dataclass(frozen=True)
@@ -86,39 +88,29 @@ class Side:
     Args:
         files: its stream's.
         bounds_us: least event time, end of event time, last arrival.
-        kept: which tuples within these; all if None.
-        columns: slot → value; ``event_us`` and ``arrival_us`` come by themselves.
+        conditions: SQL that must be true of a tuple.
+        columns: slot → SQL and type of the value; ``event_us`` and ``arrival_us`` come by themselves.
         constants: further columns, of one value each.
         sieve: what is needed of large files, if that is little.
     """
 
     files: EventFiles
     bounds_us: tuple[int, int, int]
-    kept: pc.Expression | None
-    columns: Mapping[str, pc.Expression]
+    conditions: tuple[str, ...]
+    columns: Mapping[str, tuple[str, pa.DataType]]
     constants: Mapping[str, object]
     sieve: Sieve | None = None
 
     def batches(self) -> Iterator[pa.Table]:
         """The tuples as the files have them, with ``read_us``: the arrival that they are sorted by."""
         if self.sieve is None or not any(map(self.sieve.worth, self.files.paths)):
-            yield from self._read(self.files.paths, self._within())
+            yield from self._read(self.files.paths, bounded=True)
             return
         for path in self.files.paths:
             if self.sieve.worth(path):
-                yield from map(self._bounded, self.sieve.tuples(path, self._read([path], self.kept)))
+                yield from map(self._bounded, self.sieve.tuples(path, self._read([path], bounded=False)))
             else:
-                yield from self._read([path], self._within())
-
-    def rows_to_read(self) -> int:
-        """How many rows the files have, or what is kept of them."""
-        if self.sieve is None:
-            return sum(pq.read_metadata(path).num_rows for path in self.files.paths)
-        return sum(map(self.sieve.rows, self.files.paths))
-
-    def _within(self) -> pc.Expression:
-        within = _within(self.bounds_us)
-        return within if self.kept is None else within & self.kept
+                yield from self._read([path], bounded=True)
 
     def _bounded(self, table: pa.Table) -> pa.Table:
         first_us, end_us, last_us = self.bounds_us
@@ -126,21 +118,34 @@ class Side:
         within = (event_us >= first_us) & (event_us < end_us) & (read_us <= last_us)
         return table if within.all() else table.filter(pa.array(within))
 
-    def _read(self, paths: Sequence[str], kept: pc.Expression | None) -> Iterator[pa.Table]:
+    def _read(self, paths: Sequence[str], bounded: bool) -> Iterator[pa.Table]:
         if not paths:
             return
-        event_us, read_us = (pc.field(name).cast(pa.int64()) for name in ("event_time", "arrival_time"))
-        times = {"event_us": event_us, "arrival_us": pc.max_element_wise(event_us, read_us), "read_us": read_us}
-        source = ds.dataset(list(paths), schema=self.files.schema, format="parquet")
-        scanner = source.scanner(
-            columns={**times, **self.columns}, filter=kept, batch_size=BATCH_ROWS, use_threads=False
+        schema = self.files.schema
+        asked = [*self.conditions, *(sql for sql, _ in self.columns.values())]
+        names = dict.fromkeys(
+            ["event_time", "arrival_time", *(c for sql in asked for c in columns_of(sql, schema.names))]
+        )
+        parts = [part for sql in self.conditions if (part := pushed_down(sql, schema)) is not None]
+        parts += [_within(self.bounds_us)] if bounded else []
+        scanner = ds.dataset(list(paths), schema=schema, format="parquet").scanner(
+            columns=list(names),
+            filter=reduce(and_, parts) if parts else None,
+            batch_size=BATCH_ROWS,
+            use_threads=False,
         )
         for batch in scanner.to_batches():
+            for sql in self.conditions:
+                batch = batch.filter(pa.array(truth(sql, batch)))
             if batch.num_rows:
-                table = pa.Table.from_batches([batch])
-                for name, value in self.constants.items():
-                    table = table.append_column(name, pa.repeat(value, table.num_rows))
-                yield table
+                yield self._shaped(batch)
+
+    def _shaped(self, batch: pa.RecordBatch) -> pa.Table:
+        event_us, read_us = (batch.column(name).cast(pa.int64()) for name in ("event_time", "arrival_time"))
+        columns = {"event_us": event_us, "arrival_us": pc.max_element_wise(event_us, read_us), "read_us": read_us}
+        columns |= {slot: evaluate(sql, batch, kind) for slot, (sql, kind) in self.columns.items()}
+        columns |= {name: pa.repeat(value, batch.num_rows) for name, value in self.constants.items()}
+        return pa.table(columns)
 
 
 def _within(bounds_us: tuple[int, int, int]) -> pc.Expression:

@@ -49,11 +49,6 @@ class Sieve:
         file, about = Path(path), os.stat(path)
         return self.folder / f"{file.parent.name}.{about.st_mtime_ns:x}-{about.st_size:x}.{file.name}"
 
-    def rows(self, path: str) -> int:
-        """How many rows there are to be read instead of the file, as far as is known."""
-        kept = self.kept(path)
-        return int(pq.read_metadata(kept if kept.exists() else path).num_rows)
-
     def worth(self, path: str) -> bool:
         """Whether a file has so many rows that it is sifted, or has been."""
         return self.kept(path).exists() or pq.read_metadata(path).num_rows >= WORTH_ROWS
@@ -88,9 +83,10 @@ class Sieve:
 
     def _make_folder(self) -> None:
         if not self.folder.is_dir():
-            # The query was another one: what it kept is of no use any more.
-            shutil.rmtree(self.folder.parent, ignore_errors=True)
             self.folder.mkdir(parents=True, exist_ok=True)
+            # The query was another one: what it kept is of no use any more.
+            for other in set(self.folder.parent.iterdir()) - {self.folder}:
+                shutil.rmtree(other, ignore_errors=True)
 
     def _forget_others(self, path: str) -> None:
         # An interval that was read anew has other files now.

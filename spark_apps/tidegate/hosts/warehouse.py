@@ -88,10 +88,7 @@ class Warehouse:
         if columns is not None:
             wanted = pa.schema([wanted.field(c) for c in columns])
         parts = [
-            pq.ParquetFile(file)
-            .read(columns=wanted.names)
-            .cast(wanted)
-            .append_column("interval", _constant(label, file))
+            _labelled(pq.ParquetFile(file).read(columns=wanted.names).cast(wanted), label)
             for label in (self.labels(table) if labels is None else labels)
             for file in sorted(self.partition(table, label).glob("*.parquet"))
         ]
@@ -190,7 +187,8 @@ class Commit:
 
         Rows are sorted by ``sort`` within each partition, so equal content gives equal files. Intervals without rows
         get an empty partition. ``files_by``: a whole number by which the rows of a partition fall into files of their
-        own, ``<files_by>-<number>-…``. Returns the number of rows of each.
+        own, ``<files_by>-<number>-…``, without a leading underscore, by which Spark would take them for hidden.
+        Returns the number of rows of each.
         """
         from pyspark.sql import functions as F
         from pyspark.sql.pandas.types import from_arrow_schema
@@ -213,7 +211,7 @@ class Commit:
             for number, file in enumerate(written):
                 name = f"part-{number:05d}"
                 if files_by:
-                    name = f"{files_by}-{int(file.parent.name.rpartition('=')[2]):02d}-{number:05d}"
+                    name = f"{files_by.lstrip('_')}-{int(file.parent.name.rpartition('=')[2]):02d}-{number:05d}"
                 os.rename(file, target / f"{name}-{self.id}.parquet")
         shutil.rmtree(aside, ignore_errors=True)
         return counts
@@ -315,5 +313,5 @@ def _try_lock(path: Path):  # type: ignore[no-untyped-def]
     return _held(handle)
 
 
-def _constant(label: str, file: Path) -> pa.Array:
-    return pa.repeat(pa.scalar(label, pa.string()), pq.read_metadata(file).num_rows)
+def _labelled(rows: pa.Table, label: str) -> pa.Table:
+    return rows.append_column("interval", pa.repeat(pa.scalar(label, pa.string()), rows.num_rows))

@@ -143,7 +143,9 @@ class Schedule:
     def needed_from_us(self, alias: str) -> Int64s:
         """int64[n + 1]: the least event time that the windows i, i + 1, … need of an alias; none (NEVER_US) at n.
 
-        A tuple with an earlier event time may be forgotten once window i is the next to answer.
+        A tuple with an earlier event time may be forgotten once window i is the next to answer. A window that holds
+        nothing of the alias needs nothing, not even a tuple of its very end.
         """
-        lower = np.append(self.lower_us[alias], NEVER_US)
+        held = self.lower_us[alias] < self.window_end_us
+        lower = np.append(np.where(held, self.lower_us[alias], NEVER_US), NEVER_US)
         return np.minimum.accumulate(lower[::-1])[::-1]

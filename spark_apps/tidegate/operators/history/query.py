@@ -65,8 +65,8 @@ def parse_history_query(sql: str, streams: Sequence[Stream]) -> HistoryQuery:
     report = Report(Source(Path("query"), sql))
     select = _parse(sql)
     stream = _stream(select, streams)
-    columns: dict[str, ColumnType] = {"event_id": "string", "event_time": "timestamp", "arrival_time": "timestamp"}
-    columns |= {c.name: c.type for c in stream.columns}
+    columns: dict[str, ColumnType] = {c.name: c.type for c in stream.columns}
+    columns |= {"event_id": "string", "event_time": "timestamp", "arrival_time": "timestamp"}
     source = select.args["from_"].this
     scope = Scope({source.alias_or_name: StreamSchema(stream.name, columns)})
 

@@ -57,7 +57,7 @@ def step(state: State, batch: pa.RecordBatch | pa.Table) -> tuple[State, pa.Tabl
     windows in a block. Each call that answers, and each block of about ``BLOCK_ROWS`` tuples in it, also costs
     O(codes held), so that small batches are dearer (``rebatched`` puts them together). Where ends or lower bounds
     move back (the slack falls) a window's tuples are taken in once more, by a second chain. Space O(tuples in the
-    windows, slack and block), plus the answers; nothing grows with the join or the interval.
+    windows, slack and block), plus the answers; independent of the number of joined pairs or the interval.
 
     **Guarantee.** Exact: sums of doubles are kept without rounding and rounded once, to the nearest double, so that
     the same tuples give the same bytes in any order of arrival and any division into batches, with the state saved

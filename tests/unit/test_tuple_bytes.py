@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import functions as F
 from tests.command import ROOT
 
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Pipeline, to_us
 from tidegate.declarations.tables import schema
-from tidegate.hosts.planner import tuple_bytes
-from tidegate.hosts.queries import answer
+from tidegate.hosts.planner import held as held_of
+from tidegate.hosts.queries import Answering, Question
+from tidegate.hosts.scan import EventFiles
 from tidegate.operators.schedule import Schedule
-
-pytestmark = pytest.mark.spark
+from tidegate.operators.tuple_bytes import tuple_bytes
 
 START = datetime(2013, 2, 8, tzinfo=UTC)
 TUPLES = 300
@@ -48,21 +49,24 @@ def tuples(pipeline: Pipeline, stream: str) -> pa.Table:
     return pa.table(columns)
 
 
-def test_operators_hold_no_more_than_tuples_are_reckoned_to_weigh(spark, pipeline):
-    frames = {s.name: spark.createDataFrame(tuples(pipeline, s.name)) for s in pipeline.streams}
-    weighed = {
-        s.name: frames[s.name].agg(F.sum(tuple_bytes(pipeline, s)).alias("bytes")).collect()[0]["bytes"]
-        for s in pipeline.streams
-    }
+def in_file(rows: pa.Table, path: Path) -> EventFiles:
+    pq.write_table(rows, path)
+    return EventFiles((str(path),), rows.schema)
+
+
+def test_operators_hold_no_more_than_tuples_are_reckoned_to_weigh(pipeline, tmp_path):
+    rows = {s.name: tuples(pipeline, s.name) for s in pipeline.streams}
+    files = {name: in_file(table, tmp_path / f"{name}.parquet") for name, table in rows.items()}
+    weighed = {s.name: int(tuple_bytes(held_of(pipeline, s), rows[s.name]).sum()) for s in pipeline.streams}
     end_us = to_us(START + timedelta(hours=2))
     held = 0
     for query in pipeline.queries:
         # One window that holds everything: whatever passes the predicates is in the operator's state at its answer.
         ranges_us = {w.alias: 2 * 3_600_000_000 for w in query.windows}
         schedule = Schedule.from_ticks(np.array([end_us]), 0, ranges_us)
-        answered = answer(spark, query, schedule, np.ones(1), frames, 1, 2 * 3_600_000_000)
-        answered.frame.collect()
-        assert answered.peak_state_bytes > 0
-        held += answered.peak_state_bytes
+        answering = Answering(Question(query, schedule, np.ones(1), files, 2 * 3_600_000_000))
+        answering.table()
+        assert answering.peak_state_bytes > 0
+        held += answering.peak_state_bytes
     # A column of n values rounds its bits of validity up to bytes once, a tuple's weight once a tuple.
     assert held <= sum(weighed.values())

@@ -1,0 +1,42 @@
+"""Which ids are remembered: those of the tuples accepted in the last ``max_late``, as hashes beside the tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tidegate.declarations.models import Pipeline, Stream, from_us
+from tidegate.hosts.intervals import interval_at, interval_holding
+from tidegate.hosts.warehouse import Warehouse
+from tidegate.sources.settle import Remembered
+
+
+def state_of(stream: Stream) -> str:
+    """Name of the state that holds the hashes of a stream's ids, interval by interval."""
+    return f"id_hashes_{stream.name}"
+
+
+def memory_us(pipeline: Pipeline, stream: Stream) -> int:
+    """How long an id is remembered: ``max_late``, in whole intervals."""
+    length_us = pipeline.interval_s * 1_000_000
+    return -(-stream.max_late_s * 1_000_000 // length_us) * length_us
+
+
+def remembered(warehouse: Warehouse, stream: Stream, start_us: int) -> tuple[Remembered, ...]:
+    """What the intervals before ``start_us`` accepted, as far back as ids are remembered; oldest first.
+
+    Hashes are only used where the commit that wrote the tuples wrote them too; it is in the files' names.
+    """
+    pipeline = warehouse.pipeline
+    length_us = pipeline.interval_s * 1_000_000
+    first_us = interval_holding(pipeline, start_us).start_us - memory_us(pipeline, stream)
+    past = []
+    for begin_us in range(first_us, start_us, length_us):
+        label = interval_at(pipeline, from_us(begin_us)).label
+        tuples = warehouse.files(f"events_{stream.name}", [label])
+        if not tuples:
+            continue
+        folder = warehouse.folder / "_state" / state_of(stream) / f"interval={label}"
+        own = tuple(sorted(str(file) for file in folder.glob("*.parquet")))
+        same = [Path(file).name for file in own] == [Path(file).name for file in tuples]
+        past.append(Remembered(begin_us, tuples, own if same else ()))
+    return tuple(past)

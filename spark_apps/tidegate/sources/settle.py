@@ -1,0 +1,344 @@
+"""The second half of ingest, once every part is known: ids that came again are refused, the rest sorted and written.
+
+Three kinds of slices, each of which reads of the parts what it needs: :class:`Again` (which tuples to refuse, by a
+range of hashes), :class:`Sorted` (a stream's tuples of a range of arrival), :class:`Refusals` (a stream's quarantine).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from tidegate.declarations.models import Stream
+from tidegate.declarations.tables import TIMESTAMP, common_schema, event_schema
+from tidegate.engine import Slice
+from tidegate.operators import duplicates
+from tidegate.operators.schedule import instants_us
+from tidegate.operators.tuple_bytes import Held, tuple_bytes
+from tidegate.sources import parquet
+from tidegate.sources.blocks import lines_at
+from tidegate.sources.files import SourceFile
+from tidegate.sources.intake import FILE, HASH, Part
+
+ROW_GROUP_ROWS = 1 << 17
+Rows = Mapping[str, npt.NDArray[np.int64]]
+"""A part's path → numbers of rows in it, ascending."""
+Span = tuple[int, int, int]
+"""Of a file: the instant that refused records belong to, unless they say one between the first and the last arrival."""
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """What an interval of the past accepted: its start, its files of tuples, and of hashes of their ids, if there."""
+
+    start_us: int
+    tuples: tuple[str, ...]
+    hashes: tuple[str, ...]
+
+    def read(self) -> duplicates.Hashes:
+        """The hashes of the ids."""
+        if self.hashes:
+            return np.concatenate([pq.ParquetFile(f).read(columns=[HASH]).column(0).to_numpy() for f in self.hashes])
+        ids = [pq.ParquetFile(f).read(columns=["event_id"]).column(0).combine_chunks() for f in self.tuples]
+        return np.concatenate([np.empty(0, np.uint64), *map(duplicates.hashes, ids)])
+
+
+@dataclass(frozen=True)
+class Again:
+    """Which of a stream's tuples bear an id that came before.
+
+    Of the hashes in [first, last], and of the arrivals in [start, end); ``broken``: files to leave out.
+    """
+
+    parts: tuple[Part, ...]
+    broken: frozenset[str]
+    past: tuple[Remembered, ...]
+    interval_us: int
+    memory_us: int
+    first: int = 0
+    last: int = 2**64 - 1
+    start_us: int = -(2**62)
+    end_us: int = 2**62
+
+
+def find_again(one: Slice) -> Rows:
+    """The rows of the parts that are refused for their id (of a slice of :class:`Again`).
+
+    **Memory**: 8 bytes a tuple in the range, twice, and the tuples whose hashes agree with another's.
+    """
+    again: Again = one.of
+    found, owner, place = [], [], []
+    for number, part in enumerate(again.parts):
+        table = part.read([HASH, FILE])
+        own = table.column(HASH).to_numpy()
+        wanted = kept(part, table, again.broken)
+        if (again.first, again.last) != (0, 2**64 - 1):
+            wanted = wanted & (own >= np.uint64(again.first)) & (own <= np.uint64(again.last))
+        wanted &= arrived(part, again.start_us, again.end_us)
+        rows = np.flatnonzero(wanted)
+        found.append(own[rows])
+        owner.append(np.full(len(rows), number))
+        place.append(rows)
+    if not found:
+        return {}
+    new, owners, places = np.concatenate(found), np.concatenate(owner), np.concatenate(place)
+    same, met = duplicates.suspects(new, (one.read() for one in again.past))
+    if not len(same):
+        return {}
+    ids, turns = _looked_at(again.parts, owners[same], places[same])
+    last_us = _last_accepted(again, ids, met)
+    refused = same[duplicates.repeated(ids, turns, last_us, again.interval_us, again.memory_us)]
+    return {part.path: np.sort(places[refused][owners[refused] == n]) for n, part in enumerate(again.parts)}
+
+
+def _looked_at(
+    parts: Sequence[Part], owners: np.ndarray, places: np.ndarray
+) -> tuple[list[str], list[tuple[int, int, str, int]]]:
+    ids = np.empty(len(owners), dtype=object)
+    turns = np.empty(len(owners), dtype=object)
+    for number, part in enumerate(parts):
+        mine = np.flatnonzero(owners == number)
+        if not len(mine):
+            continue
+        table = part.read(["event_id", "arrival_time", "event_time", FILE, "_at"]).take(pa.array(places[mine]))
+        ids[mine] = table.column("event_id").to_pylist()
+        times = (instants_us(table.column(name)).tolist() for name in ("arrival_time", "event_time"))
+        names = [part.files[n].name for n in table.column(FILE).to_pylist()]
+        for i, *turn in zip(mine, *times, names, table.column("_at").to_pylist(), strict=True):
+            turns[i] = tuple(turn)
+    return ids.tolist(), turns.tolist()
+
+
+def _last_accepted(again: Again, ids: Sequence[str], met: duplicates.Hashes) -> dict[str, int]:
+    """Id → start of the interval in which it was last accepted before, of those whose hash was met there."""
+    last: dict[str, int] = {}
+    if not len(met):
+        return last
+    known = pa.array(sorted(set(ids)), pa.string())
+    known = known.filter(pa.array(np.isin(duplicates.hashes(known), met)))
+    for one in sorted(again.past, key=lambda past: past.start_us):
+        if one.tuples:
+            source = ds.dataset(list(one.tuples), schema=pa.schema([("event_id", pa.string())]), format="parquet")
+            found = source.to_table(filter=pc.field("event_id").isin(known), use_threads=False)
+            last |= dict.fromkeys(found.column("event_id").to_pylist(), one.start_us)
+    return last
+
+
+def kept(part: Part, table: pa.Table, broken: frozenset[str]) -> npt.NDArray[np.bool_]:
+    """Which rows are not of a file that was found broken elsewhere."""
+    gone = [n for n, file in enumerate(part.files) if file.name in broken]
+    if not gone:
+        return np.ones(table.num_rows, dtype=bool)
+    return ~np.isin(table.column(FILE).to_numpy(), gone)
+
+
+def arrived(part: Part, start_us: int, end_us: int) -> npt.NDArray[np.bool_]:
+    """Which tuples arrived in [start, end)."""
+    if part.first_us >= start_us and part.last_us < end_us:
+        return np.ones(part.rows, dtype=bool)
+    arrival_us = instants_us(part.read(["arrival_time"]).column(0))
+    return (arrival_us >= start_us) & (arrival_us < end_us)
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """A stream's tuples that arrived in [start, end), but for ``refused``: to ``tuples``; their hashes to ``hashes``.
+
+    ``held``: what the queries' operators hold of a tuple. ``tick_us``: length of panes.
+    """
+
+    stream: Stream
+    parts: tuple[Part, ...]
+    broken: frozenset[str]
+    refused: Rows
+    start_us: int
+    end_us: int
+    tuples: str
+    hashes: str
+    held: tuple[Held, ...]
+    tick_us: int
+
+
+@dataclass(frozen=True)
+class Written:
+    """``counts``: slot_us, pane_us → tuples, bytes, late. ``interval_us``: any instant of the interval."""
+
+    rows: int
+    late: int
+    counts: pa.Table
+
+
+def write_sorted(one: Slice) -> list[Written]:
+    """Write the tuples of each :class:`Sorted` of the slice in the order of their table: arrival, then id."""
+    return [_write_sorted(item) for item in one.of]
+
+
+def in_table_order(item: Sorted) -> pa.Table:
+    """The tuples in the order of their table, with ``_hash``."""
+    tables = list(_within(item))
+    names = [*event_schema(item.stream).names, HASH]
+    empty = pa.schema([*event_schema(item.stream), pa.field(HASH, pa.uint64())]).empty_table()
+    table = pa.concat_tables([t.select(names) for t in tables]) if tables else empty
+    return table.take(pa.array(in_order(table)))
+
+
+def _write_sorted(item: Sorted) -> Written:
+    table = in_table_order(item)
+    rows = table.drop_columns(HASH)
+    codes = [f.name for f in rows.schema if pa.types.is_string(f.type) and f.name != "event_id"]
+    pq.write_table(rows, item.tuples, row_group_size=ROW_GROUP_ROWS, use_dictionary=codes)
+    pq.write_table(table.select([HASH]), item.hashes, use_dictionary=False, compression="none")
+    late = instants_us(rows.column("arrival_time")) > instants_us(rows.column("event_time"))
+    return Written(rows.num_rows, int(late.sum()), counted(rows, item.held, item.tick_us))
+
+
+def _within(item: Sorted) -> Iterator[pa.Table]:
+    for part in item.parts:
+        if part.last_us < item.start_us or part.first_us >= item.end_us:
+            continue
+        table = part.read()
+        wanted = kept(part, table, item.broken)
+        wanted[item.refused.get(part.path, [])] = False
+        wanted &= arrived(part, item.start_us, item.end_us)
+        yield table if wanted.all() else table.filter(pa.array(wanted))
+
+
+def in_order(table: pa.Table) -> npt.NDArray[np.int64]:
+    """The rows in order of arrival, then of id: int64[n]. **Cost**: text is compared only where arrivals are equal."""
+    arrival_us = instants_us(table.column("arrival_time"))
+    order = np.argsort(arrival_us, kind="stable")
+    ranked = arrival_us[order]
+    equal = np.zeros(len(ranked), dtype=bool)
+    tied = ranked[1:] == ranked[:-1]
+    equal[1:] |= tied
+    equal[:-1] |= tied
+    if equal.any():
+        some = order[equal]
+        keys = table.select(["arrival_time", "event_id"]).take(pa.array(some))
+        order[equal] = some[pc.sort_indices(keys, [(name, "ascending") for name in keys.column_names]).to_numpy()]
+    return order
+
+
+def counted(rows: pa.Table, held: Sequence[Held], tick_us: int) -> pa.Table:
+    """Tuples and bytes per tick of arrival (``slot_us``) and pane of event time (``pane_us``)."""
+    slots, panes = (instants_us(rows.column(name)) // tick_us * tick_us for name in ("arrival_time", "event_time"))
+    table = pa.table({"slot_us": slots, "pane_us": panes, "bytes": tuple_bytes(held, rows)})
+    grouped = table.group_by(["slot_us", "pane_us"], use_threads=False).aggregate([([], "count_all"), ("bytes", "sum")])
+    return pa.table(
+        {
+            "slot_us": grouped.column("slot_us"),
+            "pane_us": grouped.column("pane_us"),
+            "tuples": grouped.column("count_all"),
+            "bytes": grouped.column("bytes_sum").cast(pa.float64()),
+        }
+    )
+
+
+@dataclass(frozen=True)
+class Refusals:
+    """A stream's refused records: of ``parts``, and the tuples ``again`` that bear an id that came before.
+
+    ``spans``: by file's name. ``files``: broken_file, (start of the interval, what there is to say). ``to``: number of
+    the interval since 1970 → where its rows go.
+    """
+
+    stream: Stream
+    parts: tuple[Part, ...]
+    tuples: tuple[Part, ...]
+    again: Rows
+    broken: frozenset[str]
+    spans: Mapping[str, Span]
+    files: tuple[tuple[int, str], ...]
+    interval_us: int
+    to: Mapping[int, str]
+
+
+def write_refusals(one: Slice) -> tuple[Counter[int], Counter[tuple[str, int]]]:
+    """Write the stream's refused records by interval, sorted; how many there are, also by file and interval.
+
+    The second count leaves out what was refused for its id, which is counted among the good records.
+    """
+    item: Refusals = one.of
+    tables, by_file = [], Counter[tuple[str, int]]()
+    for part in item.parts:
+        table = part.read()
+        table = table.filter(pa.array(kept(part, table, item.broken)))
+        homes = homes_us(table, part, item.spans) // item.interval_us
+        tables.append(_rows(item.stream, table, homes))
+        names = [part.files[n].name for n in table.column(FILE).to_pylist()]
+        by_file.update((name, n) for name, n in zip(names, homes.tolist(), strict=True) if n in item.to)
+    for part in item.tuples:
+        rows = item.again.get(part.path, ())
+        if len(rows):
+            table = part.read(["arrival_time", FILE, "_at"]).take(pa.array(rows))
+            arrival_us = instants_us(table.column("arrival_time"))
+            own = pa.table(
+                {
+                    "arrival_us": arrival_us,
+                    "reason": ["duplicate_id"] * len(rows),
+                    "column": [item.stream.id] * len(rows),
+                    "record": _texts(item.stream, part, table),
+                }
+            )
+            tables.append(_rows(item.stream, own, arrival_us // item.interval_us))
+    if item.files:
+        said = [{"arrival_us": None, "reason": "broken_file", "column": None, "record": text} for _, text in item.files]
+        schema = pa.schema([("arrival_us", pa.int64()), *[(n, pa.string()) for n in ("reason", "column", "record")]])
+        starts = np.array([us for us, _ in item.files])
+        tables.append(_rows(item.stream, pa.Table.from_pylist(said, schema), starts // item.interval_us))
+    counts = Counter[int]()
+    if not tables:
+        return counts, by_file
+    table = pa.concat_tables(tables)
+    for number, path in item.to.items():
+        own = table.filter(pc.equal(table.column("_home"), number)).drop_columns("_home")
+        if own.num_rows:
+            keys = [(name, "ascending") for name in ("arrival_time", "reason", "record", "column")]
+            order = pc.sort_indices(own, keys, null_placement="at_start")
+            pq.write_table(own.take(order), path)
+            counts[number] = own.num_rows
+    return counts, by_file
+
+
+def homes_us(table: pa.Table, part: Part, spans: Mapping[str, Span]) -> npt.NDArray[np.int64]:
+    """The instant that says which interval each refused record belongs to: its arrival, if the file can have that.
+
+    ``spans``: as :class:`Refusals` has them.
+    """
+    of_files = [spans.get(file.name, (file.modified_us,) * 3) for file in part.files]
+    home, first, last = np.array(of_files, np.int64).T
+    files = table.column(FILE).to_numpy()
+    arrival_us = table.column("arrival_us").fill_null(-(2**62)).to_numpy()
+    within = (arrival_us >= first[files]) & (arrival_us <= last[files])
+    return np.asarray(np.where(within, arrival_us, home[files]), np.int64)
+
+
+def _rows(stream: Stream, table: pa.Table, homes: np.ndarray) -> pa.Table:
+    own = {"stream": [stream.name] * table.num_rows, "arrival_time": table.column("arrival_us").cast(TIMESTAMP)}
+    own |= {name: table.column(name).cast(pa.string()) for name in ("reason", "column", "record")}
+    return pa.table(own, schema=common_schema("quarantine")).append_column("_home", pa.array(homes, pa.int64()))
+
+
+def _texts(stream: Stream, part: Part, table: pa.Table) -> list[str]:
+    """Records as their files have them, looked up again: they were taken for tuples."""
+    texts: list[str] = [""] * table.num_rows
+    files, places = table.column(FILE).to_pylist(), table.column("_at").to_pylist()
+    for number in sorted(set(files)):
+        mine = sorted((at, i) for i, (file, at) in enumerate(zip(files, places, strict=True)) if file == number)
+        found = text_at(stream, part.files[number], [at for at, _ in mine])
+        for (_, i), text in zip(mine, found, strict=True):
+            texts[i] = text
+    return texts
+
+
+def text_at(stream: Stream, file: SourceFile, places: Sequence[int]) -> list[str]:
+    """Records of a file by their places, ascending."""
+    return parquet.rows_at(file, stream, places) if stream.format == "parquet" else lines_at(file, places)

@@ -1,0 +1,295 @@
+"""Whatever lands: each record is in exactly one table, a bad file stops neither other files nor other streams.
+
+One slice, so no Spark is started: the same code that Spark's tasks run (``tests/spark/test_ingest_slices.py``).
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tidegate.apps import ingest
+from tidegate.apps.ingest_account import RecordsLostError
+from tidegate.declarations import load_pipeline
+from tidegate.declarations.errors import UserError
+from tidegate.hosts.context import RunContext
+from tidegate.hosts.intervals import intervals_between
+from tidegate.hosts.warehouse import Warehouse
+
+pytestmark = pytest.mark.e2e
+
+START = datetime(2024, 3, 1, 10, tzinfo=UTC)
+PIPELINE = """\
+name: whatever
+owner: nobody
+start: 2024-03-01T00:00:00Z
+interval: 1 hour
+tick: 5 minutes
+horizon: 1 hour
+memory_budget: 1 MiB
+process_budget: 3 GiB
+streams:
+  s:
+    format: {format}
+    path: "{path}"
+    columns: {{id: string, at: timestamp, value: double, n: integer}}
+    id: id
+    event_time: at
+    arrival_time: at
+    rate: 10 per hour
+    max_late: 2 hours
+"""
+
+
+def good(number: int, **other: object) -> dict[str, object]:
+    at = (START + timedelta(seconds=number)).isoformat()
+    return {"id": f"r{number}", "at": at, "value": number / 4, "n": number, **other}
+
+
+def lines(*numbers: int) -> bytes:
+    return b"".join(json.dumps(good(n)).encode() + b"\n" for n in numbers)
+
+
+class Place:
+    """A pipeline with a feed and a warehouse, run in this process."""
+
+    def __init__(self, folder: Path, format: str, path: str):
+        self.folder, self.root = folder / "whatever", folder / "warehouse"
+        (self.folder / "queries").mkdir(parents=True)
+        (self.folder / "queries" / "q.sql").write_text("SELECT COUNT(*) AS n FROM s [1 HOUR] EVERY 5 MINUTES\n")
+        (self.folder / "pipeline.yml").write_text(PIPELINE.format(format=format, path=path))
+        self.feed = self.folder / "feed"
+        self.feed.mkdir()
+        self.pipeline = load_pipeline(self.folder)
+        self.warehouse = Warehouse(self.root, self.pipeline)
+
+    def run(self, hours: int = 1, **options: int) -> Place:
+        intervals = intervals_between(self.pipeline, START, START + timedelta(hours=hours))
+        with RunContext(self.pipeline, self.root) as context:
+            ingest.read(context, intervals, **options)
+        return self
+
+    def ids(self) -> list[str]:
+        return sorted(self.rows("events_s").column("event_id").to_pylist())
+
+    def reasons(self) -> Counter[str]:
+        return Counter(self.rows("quarantine").column("reason").to_pylist())
+
+    def files(self) -> dict[str, tuple[str, int]]:
+        return {Path(r["path"]).name: (r["status"], r["rows"]) for r in self.rows("source_files").to_pylist()}
+
+    def rows(self, table: str) -> pa.Table:
+        return self.warehouse.read_arrow(table)
+
+
+@pytest.fixture
+def jsonl(tmp_path: Path) -> Place:
+    return Place(tmp_path, "jsonl", "feed/%Y-%m-%dT%H*")
+
+
+NAME = "2024-03-01T10"
+
+
+def test_a_damaged_file_is_refused_whole_and_the_others_go_on(jsonl: Place) -> None:
+    packed = gzip.compress(lines(*range(100, 2000)))
+    zstd = pa.compress(lines(*range(3000, 4000)), "zstd", asbytes=True)
+    files = {
+        "a.jsonl": lines(1, 2),
+        "b.jsonl.gz": packed[: len(packed) // 2],
+        "c.jsonl.gz": b"no gzip at all",
+        "d.jsonl.gz": packed[:-30] + b"\0" * 30,
+        "e.jsonl.zst": zstd[: len(zstd) // 2],
+        "f.jsonl.zst": b"no zstd",
+        "g.jsonl.bz2": b"BZh91AY",
+        "h.jsonl.snappy": b"\0\1",
+        "i.jsonl": packed,
+        "j.jsonl.gz": gzip.compress(lines(3)) + gzip.compress(lines(4)),
+        "k.jsonl.zst": pa.compress(lines(5), "zstd", asbytes=True),
+        "l:m n.jsonl": lines(6),
+        "empty.jsonl": b"",
+    }
+    for name, content in files.items():
+        (jsonl.feed / f"{NAME}{name}").write_bytes(content)
+    with open(os.fsencode(jsonl.feed) + f"/{NAME}".encode() + b"\xff.jsonl", "wb") as odd:
+        odd.write(lines(7))
+    jsonl.run()
+    assert jsonl.ids() == ["r1", "r2", "r3", "r4", "r5", "r6", "r7"]
+    assert jsonl.reasons() == Counter(broken_file=8)
+    found = {name.removeprefix(NAME): status for name, (status, _) in jsonl.files().items()}
+    assert {name for name, status in found.items() if status == "unreadable"} == {
+        *("b.jsonl.gz", "c.jsonl.gz", "d.jsonl.gz", "e.jsonl.zst", "f.jsonl.zst", "g.jsonl.bz2", "h.jsonl.snappy"),
+        "i.jsonl",
+    }
+    assert found["empty.jsonl"] == "empty" and found["\\xff.jsonl"] == "ok"
+
+
+def test_nothing_vanishes_between_the_lines(jsonl: Place) -> None:
+    """Two objects on a line, a line of NULs, CR only, a byte-order mark, no end of the last line."""
+    first, second = lines(1).strip(), lines(2).strip()
+    (jsonl.feed / f"{NAME}.jsonl").write_bytes(first + second + b"\n" + b"\0" * 20 + b"\n" + lines(3).strip())
+    (jsonl.feed / f"{NAME}cr.jsonl").write_bytes(b"\xef\xbb\xbf" + lines(4, 5).replace(b"\n", b"\r"))
+    (jsonl.feed / f"{NAME}utf.jsonl").write_bytes(lines(6).replace(b"r6", b"r\xff") + b'{"id": "x", "id": "y"}\n')
+    jsonl.run()
+    assert jsonl.ids() == ["r3", "r4", "r5"]
+    assert jsonl.reasons() == Counter(broken_record=4)
+    texts = jsonl.rows("quarantine").column("record").to_pylist()
+    assert (first + second).decode() in texts and "\0" * 20 in texts
+    assert {rows for _, rows in jsonl.files().values()} == {3, 2}
+
+
+def test_csv_headers_that_differ_by_case_or_cannot_be_names(tmp_path: Path) -> None:
+    place = Place(tmp_path, "csv", "feed/%Y-%m-%dT%H*.csv")
+    row = good(1)
+    cells = ",".join(str(v) for v in row.values())
+    contents = {
+        "a": f"id,at,value,n\n{cells}\n",
+        "b": f"id,at,value,n,ID\n{cells.replace('r1', 'r2')},x\n",
+        "c": f"id,at,value,n,`_corrupt`\n{cells.replace('r1', 'r3')},x\n",
+        "d": f"id,id,value,n\n{cells}\n",
+        "e": "id,at,value,n\r" + cells.replace("r1", "r4") + "\r",
+        "f": "id,at,value,n\n" + "\0" * 9 + "\n",
+        "g": 'id,at,value,n\n"r""5",' + cells.split(",", 1)[1] + "\n",
+        "h": "\nid,at,value,n\n",
+    }
+    for name, content in contents.items():
+        (place.feed / f"{NAME}{name}.csv").write_text(content, newline="")
+    place.run()
+    assert place.ids() == ['r"5', "r1", "r4"]
+    assert place.reasons() == Counter(unknown_column=2, broken_file=2, broken_record=1)
+
+
+def test_parquet_as_others_write_it(tmp_path: Path) -> None:
+    place = Place(tmp_path, "parquet", "feed/%Y-%m-%dT%H*.parquet")
+    at = [START + timedelta(seconds=n) for n in range(2)]
+    frame = pd.DataFrame({"id": ["pandas0", "pandas1"], "at": pd.to_datetime(at, utc=True).as_unit("ns")})
+    frame["value"], frame["n"] = [1.5, None], pd.array([1, None], "Int64")
+    frame.to_parquet(place.feed / f"{NAME}pandas.parquet")
+    base = {"at": pa.array(at, pa.timestamp("ms", "Europe/Berlin")), "value": [1.0, 2.0], "n": [1, 2]}
+
+    def write(name: str, **columns: object) -> None:
+        ids = columns.pop("id", pa.array([f"{name}0", f"{name}1"]))
+        table = pa.table({"id": ids, **base, **columns})  # type: ignore[dict-item]
+        pq.write_table(table, place.feed / f"{NAME}{name}.parquet")
+
+    write("uint64", n=pa.array([1, 2**64 - 1], pa.uint64()))
+    write("float16", value=pa.array(np.array([1, 2], np.float16)))
+    write("decimal256", n=pa.array([Decimal("1"), Decimal("2.5")], pa.decimal256(60, 1)))
+    write("view", id=pa.array(["view0", "view1"], pa.string_view()))
+    write("coded", id=pa.array(["coded0", "coded1"]).dictionary_encode())
+    write("time", n=pa.array([1, None], pa.int32()).cast(pa.time32("ms")))
+    write("far", at=pa.array([-(2**63), 0], pa.int64()).cast(pa.timestamp("us")))
+    write("names", _file=pa.array(["x", "y"]), ID=pa.array([1, 2]))
+    table = pa.table([pa.array(["a"]), pa.array(["b"])], names=["id", "id"])
+    pq.write_table(table, place.feed / f"{NAME}twice.parquet")
+    write("damaged")
+    path = place.feed / f"{NAME}damaged.parquet"
+    content = bytearray(path.read_bytes())
+    content[10:120] = bytes(110)
+    path.write_bytes(content)
+    place.run()
+    assert place.ids() == sorted(
+        ["pandas0", "pandas1", "uint640", "float160", "float161", "decimal2560", "view0", "view1"]
+        + ["coded0", "coded1", "time1"]
+    )
+    assert place.reasons() == Counter(wrong_type=4, too_late=0, unknown_column=2, broken_file=2) + Counter(
+        too_early=0
+    ) + (Counter(outside_file_interval=1))
+
+
+def test_records_without_an_arrival_in_files_without_a_time(tmp_path: Path) -> None:
+    """Such a file was modified outside the run: its broken records are with its good ones, and it is listed."""
+    place = Place(tmp_path, "jsonl", "feed/*.jsonl")
+    (place.feed / "x.jsonl").write_bytes(b"broken\n" + lines(1, 2, 4000) + b'{"id": "late", "at": "1999-01-01"}\n')
+    place.run(hours=2)
+    assert place.ids() == ["r1", "r2", "r4000"]
+    assert [place.warehouse.rows("quarantine", f"2024-03-01T{h}") for h in (10, 11)] == [1, 0]
+    listed = [(r["interval"][-2:], r["rows"]) for r in place.rows("source_files").to_pylist()]
+    assert listed == [("10", 3), ("11", 1)]
+
+
+def test_rows_are_the_same_however_the_files_are_cut(tmp_path: Path) -> None:
+    """Ids that come again within a slice, in another, in another hour; files of two hours; several files an hour."""
+    chance = random.Random(5)
+    contents: dict[str, bytes] = {}
+    for hour in (10, 11, 12):
+        for part in "ab":
+            own = []
+            for _ in range(400):
+                number = chance.randrange(3600)
+                record = good((hour - 10) * 3600 + number, id=f"i{chance.randrange(1500)}")
+                own.append("{broken" if number % 50 == 0 else json.dumps(record))
+            contents[f"2024-03-01T{hour}{part}.jsonl"] = ("\n".join(own) + "\n").encode()
+    found = []
+    for size in (1 << 30, 20_000, 3_000, 500):
+        place = Place(tmp_path / str(size), "jsonl", "feed/%Y-%m-%dT%H*.jsonl")
+        for name, content in contents.items():
+            (place.feed / name).write_bytes(content)
+        with pytest.MonkeyPatch.context() as patched:
+            # Slices run here one by one, as Spark's tasks would run them.
+            patched.setattr(ingest, "run_slices", lambda slices, work, _: [work(one) for one in slices])
+            place.run(hours=3, slice_bytes=size)
+        found.append([place.rows(t).to_pylist() for t in ("events_s", "quarantine")])
+    assert all(one == found[0] for one in found[1:])
+    records = sum(content.count(b"\n") for content in contents.values())
+    assert len(found[0][0]) + len(found[0][1]) == records
+    # An oracle of the rule for ids: within two whole hours before, and in the record's own.
+    by_hours = Place(tmp_path / "hours", "jsonl", "feed/%Y-%m-%dT%H*.jsonl")
+    for name, content in contents.items():
+        (by_hours.feed / name).write_bytes(content)
+    for hour in range(3):
+        intervals = intervals_between(
+            by_hours.pipeline, START + timedelta(hours=hour), START + timedelta(hours=hour + 1)
+        )
+        with RunContext(by_hours.pipeline, by_hours.root) as context:
+            ingest.read(context, intervals)
+    assert [by_hours.rows(t).to_pylist() for t in ("events_s", "quarantine")] == found[0]
+    assert len({row["event_id"] for row in found[0][0]}) == len(found[0][0])
+
+
+def test_a_record_that_is_counted_and_not_judged_stops_the_commit(jsonl: Place) -> None:
+    (jsonl.feed / f"{NAME}.jsonl").write_bytes(lines(1, 2, 3))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("tidegate.sources.records.parse.json_table", lambda stream, block: None)
+        patched.setattr("tidegate.sources.records.parse.json_fields", lambda line: {"id": "x"})
+        patched.setattr("tidegate.sources.intake.block_of", _shorter)
+        with pytest.raises(RecordsLostError, match="3 records were counted, 2 were judged"):
+            jsonl.run()
+    assert jsonl.warehouse.labels("events_s") == []
+
+
+def _shorter(data: bytes, at: int):  # type: ignore[no-untyped-def]
+    from tidegate.sources.blocks import block_of
+
+    block = block_of(data, at)
+    return block.lines(0, len(block.starts) - 1)
+
+
+def test_files_that_a_worker_wrote_elsewhere_are_missed(jsonl: Place) -> None:
+    """A worker that does not see the warehouse's folder: an error, not an empty table."""
+    (jsonl.feed / f"{NAME}.jsonl").write_bytes(lines(1, 2, 3))
+    true = ingest.run_slices
+
+    def elsewhere(slices, work, spark):  # type: ignore[no-untyped-def]
+        done = true(slices, work, spark)
+        for one in slices:
+            for item in one.of if work is ingest.write_sorted else ():
+                os.unlink(item.tuples)
+        return done
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ingest, "run_slices", elsewhere)
+        with pytest.raises(UserError, match="3 records were judged, 0 rows are in the files"):
+            jsonl.run()
+    assert jsonl.warehouse.labels("events_s") == []
