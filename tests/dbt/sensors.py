@@ -109,9 +109,6 @@ def sensors() -> Pipeline:
         outputs=(Output(name="count", expression="a0", type="double"),),
         **common,
     )
-    hidden = total.model_copy(
-        update={"id": "counts_of_a_hidden_group", "group_by": (by_sensor.group_by[0],), "description": "Counts."}
-    )
     highest = Query(
         id="highest",
         kind="top_k",
@@ -143,5 +140,5 @@ def sensors() -> Pipeline:
         memory_budget_bytes=4096,
         process_budget_bytes=3 * 2**30,
         streams=(readings, pumps),
-        queries=(by_sensor, total, hidden, highest, highest_each),
+        queries=(by_sensor, total, highest, highest_each),
     )
