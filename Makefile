@@ -67,8 +67,8 @@ test-slow: setup ## Run the tests that take minutes each and are not part of `ma
 test-research: setup ## Run the tests of figures, benchmarks, rivals and published baselines
 	@$(BIN)/python -m pytest $(WORKERS) tests/research
 
-test-wheel: setup ## Install the wheel into a fresh environment and run the README's commands there
-	@$(BIN)/python -m pytest tests/wheel
+test-wheel: setup ## Install the wheel into fresh environments and run the README's commands there
+	@$(BIN)/python -m pytest $(WORKERS) tests/wheel
 
 figures: setup ## Draw the papers' figures into .tidegate/figures: PNG, and the numbers as CSV
 	@$(BIN)/python -m infra.figures --out $(STATE)/figures --warehouse $(TIDEGATE_WAREHOUSE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -65,7 +66,11 @@ class Installation:
 
 def build(folder: Path) -> Path:
     """Build the wheel as `make wheel` does; its file."""
-    built = subprocess.run([UV, "build", "--out-dir", folder, PROJECT], capture_output=True, text=True, check=False)
+    command = [UV, "build", "--out-dir", folder, PROJECT]
+    # setuptools writes its notes into the project: another test process waits.
+    with (PROJECT / "setup.py").open() as taken:
+        fcntl.flock(taken, fcntl.LOCK_EX)
+        built = subprocess.run(command, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     (file,) = folder.glob("*.whl")
     return file
