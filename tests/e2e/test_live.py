@@ -290,7 +290,7 @@ def test_kill_in_the_middle_of_steps_then_go_on(by_intervals: Path, tmp_path: Pa
         assert run.poll() is None, log.read_text()[-3000:]
         assert position is not None and position.interval == label
         other = tidegate(*words)
-        assert other.status == 2 and "runs live already" in other.errors and "Traceback" not in other.errors
+        assert other.status == 2 and "is already running live" in other.errors and "Traceback" not in other.errors
     finally:
         run.send_signal(signal.SIGTERM)
         status = run.wait(timeout=300)

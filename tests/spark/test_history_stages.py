@@ -412,7 +412,7 @@ def test_mistakes_are_named(done, sql: str, message: str) -> None:  # type: igno
 
 def test_a_past_that_is_not_there_is_named(done, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     sql = "SELECT COUNT(*) FROM calls"
-    with pytest.raises(UserError, match="it reaches from 2013-02-0"):
+    with pytest.raises(UserError, match="its history reaches from 2013-02-0"):
         ask(done, sql, START - timedelta(days=9), START - timedelta(days=8))
     with pytest.raises(UserError, match="must be later than"):
         ask(done, sql, END, START)

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.examples import examples
-from tidegate.hosts.sources import expected_files, matches_several
 
 from tidegate.declarations import load_pipeline, names, positions, units
 from tidegate.declarations.errors import DeclarationErrors
@@ -21,7 +20,7 @@ from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.positions import MAX_FILE_BYTES, Report, Source
 from tidegate.declarations.query_parser import parse_query
 from tidegate.declarations.scope import StreamSchema
-from tidegate.hosts.intervals import intervals_between
+from tidegate.sources.files import expected_files, matches_several
 
 HOUR = timedelta(hours=1)
 SPEC = Path(__file__).parents[1] / "spec"
@@ -322,7 +321,7 @@ def test_a_relative_path_starts_at_the_pipelines_folder_wherever_one_stands(
         monkeypatch.chdir(stand)
         pipeline = load_pipeline(named)
         at = datetime(2013, 2, 8, 9, tzinfo=UTC)
-        found = list(expected_files(pipeline.stream("departures"), intervals_between(pipeline, at, at + 3 * HOUR)))
+        found = list(expected_files(pipeline.stream("departures"), at, at + 3 * HOUR))
         assert [[file.path for file in hour.files] for hour in found] == [[], [landed], []]
         assert not matches_several(pipeline.stream("departures").path)
 
@@ -335,5 +334,5 @@ def test_a_path_without_directives_finds_every_file_of_an_odd_folder(tmp_path: P
     landed.write_text("{}\n")
     pipeline = load_pipeline(folder)
     at = datetime(2013, 2, 8, 9, tzinfo=UTC)
-    found = list(expected_files(pipeline.stream("departures"), intervals_between(pipeline, at, at + HOUR)))
+    found = list(expected_files(pipeline.stream("departures"), at, at + HOUR))
     assert [(hour.period_start_us, [file.path for file in hour.files]) for hour in found] == [(None, [landed])]

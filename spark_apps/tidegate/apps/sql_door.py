@@ -191,5 +191,7 @@ def _require_free(port: int) -> None:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
-        except (OSError, OverflowError):
+        except OverflowError:
+            raise UserError(f"{port} is not a port; choose one from 1 to 65535 with --port") from None
+        except OSError:
             raise UserError(f"port {port} is in use on {HOST}; choose another with --port") from None

@@ -140,12 +140,14 @@ class Schedule:
             )
         return next_window
 
-    def needed_from_us(self, alias: str) -> Int64s:
+    def needed_from_us(self, alias: str, open_end: bool = False) -> Int64s:
         """int64[n + 1]: the least event time that the windows i, i + 1, … need of an alias; none (NEVER_US) at n.
 
         A tuple with an earlier event time may be forgotten once window i is the next to answer. A window that holds
-        nothing of the alias needs nothing, not even a tuple of its very end.
+        nothing of the alias needs nothing, not even a tuple of its very end. ``open_end``: more windows may follow,
+        none of which starts before one of these does.
         """
-        held = self.lower_us[alias] < self.window_end_us
-        lower = np.append(np.where(held, self.lower_us[alias], NEVER_US), NEVER_US)
+        begin_us = self.lower_us[alias]
+        lower = np.where(begin_us < self.window_end_us, begin_us, NEVER_US)
+        lower = np.append(lower, begin_us.max(initial=-NEVER_US) if open_end else NEVER_US)
         return np.minimum.accumulate(lower[::-1])[::-1]

@@ -62,10 +62,7 @@ class Plan:
         order = np.argsort(chain_of, kind="stable")
         same = chain_of[order[1:]] == chain_of[order[:-1]]
         following[order[:-1][same]] = order[1:][same]
-        needed_from_us = [schedule.needed_from_us(alias) for alias in aliases]
-        if open_end:
-            for needed, alias in zip(needed_from_us, aliases, strict=True):
-                needed[-1] = schedule.lower_us[alias].max(initial=BEFORE_ALL_US)
+        needed_from_us = [schedule.needed_from_us(alias, open_end) for alias in aliases]
         return Plan(spec, schedule, chain_of, following, tuple(needed_from_us), open_end)
 
 

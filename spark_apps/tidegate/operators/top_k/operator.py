@@ -64,9 +64,7 @@ def start(spec: Spec, schedule: Schedule, open_end: bool = False) -> State:
         ValueError: the schedule lacks the alias' bounds, or bounds are not multiples of the pane.
     """
     _check_panes(spec, schedule)
-    needed_from_us = schedule.needed_from_us(spec.alias)
-    if open_end:
-        needed_from_us[-1] = schedule.lower_us[spec.alias].max(initial=BEFORE_ALL_US)
+    needed_from_us = schedule.needed_from_us(spec.alias, open_end)
     reached_us = np.maximum.accumulate(schedule.window_end_us)
     nothing = spec.input_schema.empty_table()
     return State(spec, schedule, nothing, open_end=open_end, needed_from_us=needed_from_us, reached_us=reached_us)
