@@ -22,7 +22,7 @@ _FRAME = pa.schema(
         ("most_width_s", pa.float64()),
         ("planned_bytes", pa.float64()),
         ("held_bytes", pa.float64()),
-        ("infeasible", pa.int64()),
+        ("unsupported", pa.int64()),
         ("slack_s", pa.float64()),
         ("oracle_slack_s", pa.float64()),
         ("accuracy_expected", pa.float64()),
@@ -33,9 +33,9 @@ _FRAME = pa.schema(
 
 
 def frame(case: Case, policy: Policy) -> pa.Table:
-    """One row a plan row; the three plans one after another."""
+    """One row a plan row; the four plans one after another."""
     plan = case.read("window_plan")
-    parts = [_window_plan(case, plan), _together(plan), _held(case), _slack_plan(case), _error_width_plan(case)]
+    parts = [_window_plan(case, plan), _query_plan(case), _together(plan), _held(case), _slack_plan(case), _error_width_plan(case)]
     return joined(parts, _FRAME)
 
 
@@ -80,7 +80,22 @@ def _window_plan(case: Case, rows: pa.Table) -> pa.Table:
             "min_width_s": pc.if_else(_kept_at_least(rows), rows["min_width_s"], None),
             "most_width_s": pc.if_else(pc.is_valid(declared), pc.max_element_wise(declared, rows["max_width_s"]), None),
             "planned_bytes": rows["planned_bytes"],
-            "infeasible": pc.cast(pc.equal(rows["support_level"], "infeasible"), pa.int64()),
+        },
+        _FRAME,
+        rows.num_rows,
+    )
+
+
+def _query_plan(case: Case) -> pa.Table:
+    rows = case.read("query_plan")
+    return shaped(
+        {
+            "table": "query_plan",
+            "query": rows["query"],
+            "subject": _grain(rows, ["query"]),
+            "grain": _grain(rows, ["query"]),
+            "nulls": nulls(rows, ["query", "effective_from", "support_level"]),
+            "unsupported": pc.cast(pc.equal(rows["support_level"], "unsupported"), pa.int64()),
         },
         _FRAME,
         rows.num_rows,
@@ -140,7 +155,7 @@ def expectations(gxe: Any, pipeline: Pipeline, policy: Policy) -> list[Any]:
     rules.at_most("plan_within_memory_budget", "no plan takes more than the memory budget", "planned_bytes", budget)
     says = "all windows together never held more than the memory budget"
     rules.at_most("plan_held_within_memory_budget", says, "held_bytes", budget)
-    rules.at_most("plan_feasible", "the memory budget supports every query at some level", "infeasible", 0)
+    rules.at_most("plan_feasible", "the memory budget supports every query at some level", "unsupported", 0)
     rules.between("plan_slack_within_horizon", "the slack K lies in [0, horizon]", "slack_s", 0, horizon)
     rules.between("plan_oracle_within_horizon", "the oracle's slack lies in [0, horizon]", "oracle_slack_s", 0, horizon)
     rules.between("plan_coverage_in_range", "coverage lies in [0, 1]", "coverage", 0, 1)

@@ -226,6 +226,8 @@ def _plans(rows: dict[str, list[Row]], pipeline: Pipeline, hour: Interval) -> No
             rows["stream_rates"].append({"interval": hour.label, **tick, **measured})
         rows["window_plan"].append({"interval": hour.label, **plan, **widths, **sizes})
     for query in pipeline.queries:
+        plan = {"query": query.id, "effective_from": hour.start, "support_level": "A", "tolerable_s": []}
+        rows["query_plan"].append({"interval": hour.label, **plan})
         if query.promised is None:
             continue
         slack_s = _slack(query, hour.end).total_seconds()
