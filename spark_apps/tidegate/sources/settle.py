@@ -301,8 +301,8 @@ def write_refusals(one: Slice) -> tuple[Counter[int], Counter[tuple[str, int]]]:
     for number, path in item.to.items():
         own = table.filter(pc.equal(table.column("_home"), number)).drop_columns("_home")
         if own.num_rows:
-            keys = [(name, "ascending") for name in ("arrival_time", "reason", "record", "column")]
-            order = pc.sort_indices(own, keys, null_placement="at_start")
+            keys = [(n, "ascending", "at_start") for n in ("arrival_time", "reason", "record", "column")]
+            order = pc.sort_indices(own, keys)
             pq.write_table(own.take(order), path)
             counts[number] = own.num_rows
     return counts, by_file
