@@ -35,7 +35,14 @@ _FRAME = pa.schema(
 def frame(case: Case, policy: Policy) -> pa.Table:
     """One row a plan row; the four plans one after another."""
     plan = case.read("window_plan")
-    parts = [_window_plan(case, plan), _query_plan(case), _together(plan), _held(case), _slack_plan(case), _error_width_plan(case)]
+    parts = [
+        _window_plan(case, plan),
+        _query_plan(case),
+        _together(plan),
+        _held(case),
+        _slack_plan(case),
+        _error_width_plan(case),
+    ]
     return joined(parts, _FRAME)
 
 
