@@ -96,23 +96,28 @@ def check_history(pipeline: Pipeline, stream: Stream, folder: Path, start: datet
     return comparison
 
 
+def tuple_key(row: Row) -> tuple[str, datetime, datetime]:
+    """What tells a tuple from all others: beyond ``max_late``, a repeated id is a tuple of its own."""
+    return row["event_id"], row["event_time"], row["arrival_time"]
+
+
 def check_samples(pipeline: Pipeline, stream: Stream, folder: Path, start: datetime, end: datetime) -> Comparison:
     """Every sampled tuple must have entered, be one of the stream's, and come once; leaves say how many they keep."""
-    known = {row["event_id"] for row in entered(pipeline, stream, folder, start, end)}
+    known = {tuple_key(row) for row in entered(pipeline, stream, folder, start, end)}
     sampled = read_rows(folder, f"history_samples_{stream.name}")
     comparison = Comparison(f"samples of {stream.name}", rows=len(sampled))
-    ids = [row["event_id"] for row in sampled]
-    if not ids:
+    keys = [tuple_key(row) for row in sampled]
+    if not keys:
         comparison.differences.append("nothing was sampled")
-    if len(set(ids)) != len(ids):
-        comparison.differences.append(f"{len(ids) - len(set(ids))} tuples were sampled twice")
-    comparison.differences += [f"{i} was sampled but has not entered history" for i in sorted(set(ids) - known)]
+    if len(set(keys)) != len(keys):
+        comparison.differences.append(f"{len(keys) - len(set(keys))} tuples were sampled twice")
+    comparison.differences += [f"{key} was sampled but has not entered history" for key in sorted(set(keys) - known)]
     comparison.differences += [
         f"{row['event_id']}: u={row['u']} is not below its fraction {row['fraction']}"
         for row in sampled
         if not row["u"] < row["fraction"]
     ]
     counts = rows(folder, f"SELECT sum(sampled) FROM {{t}} WHERE stream = '{stream.name}'", "history_leaves")
-    if counts and (counts[0][0] or 0) != len(ids):
-        comparison.differences.append(f"the leaves say {counts[0][0]} sampled tuples, the samples hold {len(ids)}")
+    if counts and (counts[0][0] or 0) != len(keys):
+        comparison.differences.append(f"the leaves say {counts[0][0]} sampled tuples, the samples hold {len(keys)}")
     return comparison

@@ -178,9 +178,11 @@ def check_budget(given: Scenario, done: Run) -> int:
     arrivals = 0
     for i, t in enumerate(ticks.tolist()):
         instants, sizes = [], []
+        read = {stream for query in given.specs[t // INTERVAL].active(t) for stream in query.ranges_s}
         for name, tuples in given.tuples.items():
             counted = tuples.counted_from_us
-            kept = (counted < t + TICK) & (tuples.event_us >= lower[name][i]) & ~closed[name][i]
+            held = name in read and not closed[name][i]  # of a stream that no query reads nothing is held
+            kept = (counted < t + TICK) & (tuples.event_us >= lower[name][i]) & held
             instants.append(np.maximum(counted[kept], t))
             sizes.append(tuples.size[kept])
             row = rates.get((name, t + TICK))

@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 from infra.oracle.answers import Comparison, check_accuracy, check_answers, check_truth, read_rows
-from infra.oracle.history import check_history, check_samples, entered
+from infra.oracle.history import check_history, check_samples, entered, tuple_key
 from infra.oracle.schedule import connect, final_windows, parquet
 from tests.strangers.machine import World
 from tests.strangers.reading import Reading, read_stream
@@ -136,7 +136,8 @@ def no_query_is_silent_without_a_finding(world: World) -> Iterator[str]:
     """A query whose truth has rows and that never answers is named by a finding.
 
     Unless all its windows held their whole range: then what they hold by their instants of emission is nothing, for
-    every tuple was later than K, and `answers_equal_brute_force` has judged that.
+    every tuple was later than K, and `answers_equal_brute_force` has judged that. Or unless it declares a promise that
+    every window kept: ERROR 100% is kept by no answer at all.
     """
     findings = [row for row in read_rows(world.tables, "quality_results") if not row["success"]]
     for query in world.pipeline.queries:
@@ -145,8 +146,8 @@ def no_query_is_silent_without_a_finding(world: World) -> Iterator[str]:
         if not due or not truth or read_rows(world.tables, f"answers_{query.id}"):
             continue
         ranges_s = {w.alias: w.range_s for w in query.windows}
-        judged = [row["width_s"] for row in read_rows(world.tables, "accuracy") if row["query"] == query.id]
-        if len(judged) == len(due) and all(dict(widths) == ranges_s for widths in judged):
+        judged = [row for row in read_rows(world.tables, "accuracy") if row["query"] == query.id]
+        if len(judged) == len(due) and all(row["kept"] or dict(row["width_s"]) == ranges_s for row in judged):
             continue
         if not any(row["query"] == query.id or query.id in (row["detail"] or "") for row in findings):
             yield f"{query.id}: {len(due)} windows were due, none was answered, and no finding says so"
@@ -201,8 +202,7 @@ def history_answers_are_honest(world: World) -> Iterator[str]:
             if any(start <= row["event_time"] < end for row in tuples):
                 yield f"{sql} from {start} to {end}: {error}"
             continue
-        ids = {row["event_id"] for row in tuples}
-        truth = _truth_of_the_past(world, name, sql, start, end, ids)
+        truth = _truth_of_the_past(world, name, sql, start, end, {tuple_key(row) for row in tuples})
         for row in result["rows"]:
             answer = row["v"]
             if answer["exact"] and not _close(answer["estimate"], truth):
@@ -213,14 +213,14 @@ def history_answers_are_honest(world: World) -> Iterator[str]:
                     yield f"{sql}: the estimate {answer['estimate']} is not in [{answer['low']}, {answer['high']}]"
 
 
-def _truth_of_the_past(world: World, stream: str, sql: str, start: Any, end: Any, ids: set[str]) -> Any:
+def _truth_of_the_past(world: World, stream: str, sql: str, start: Any, end: Any, keys: set[tuple[Any, ...]]) -> Any:
     connection = connect()
-    connection.execute("CREATE TABLE ids (id VARCHAR)")
-    if ids:
-        connection.executemany("INSERT INTO ids VALUES (?)", [[i] for i in ids])
+    connection.execute("CREATE TABLE keys (id VARCHAR, happened TIMESTAMPTZ, arrived TIMESTAMPTZ)")
+    if keys:
+        connection.executemany("INSERT INTO keys VALUES (?, ?, ?)", [list(key) for key in keys])
     value = sql.split(" FROM ", maxsplit=1)[0]
     events = parquet(world.tables, f"events_{stream}")
-    where = "event_time >= ? AND event_time < ? AND event_id IN (SELECT id FROM ids)"
+    where = "event_time >= ? AND event_time < ? AND (event_id, event_time, arrival_time) IN (FROM keys)"
     found = connection.execute(f"{value} FROM {events} WHERE {where}", [start, end]).fetchone()
     return None if found is None or found[0] is None else float(found[0])
 

@@ -74,8 +74,10 @@ def read_stream(pipeline: Pipeline, stream: Stream, start: datetime, intervals: 
             continue
         raw = list(raw_records(stream, path))
         if raw and raw[0] is BROKEN:
-            home = period[0] if period else landed
-            reading.broken_files += start <= home < end
+            # Every interval says so that the file may hold records of.
+            first, last = period or (start, end)
+            within = (start + n * length for n in range(intervals))
+            reading.broken_files += sum(first < at + length and at < last for at in within)
             continue
         for values in raw:
             record = judge(stream, values, landed, period)

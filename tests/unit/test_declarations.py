@@ -8,6 +8,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.positions import MAX_FILE_BYTES, Report, Source
 from tidegate.declarations.query_parser import parse_query
 from tidegate.declarations.scope import StreamSchema
+from tidegate.operators.expressions import evaluate, truth
 from tidegate.sources.files import expected_files, matches_several
 
 HOUR = timedelta(hours=1)
@@ -305,6 +307,17 @@ def test_an_id_named_as_tidegates_own_but_for_letter_case_is_refused(tmp_path: P
         "column 'Event_Id' would clash with the column 'event_id' of the stream's table; "
         "expected 'event_id', or another name, such as 'departures_event_id'"
     )
+
+
+def test_a_number_declared_as_event_id_is_a_number_to_queries(tmp_path: Path) -> None:
+    """It is stored as text, where '999' is more than '1460'."""
+    text = GOOD.replace("id: flight_id", "id: event_id").replace("flight_id: string", "event_id: integer")
+    root = written(tmp_path, text, newest="SELECT MAX(event_id) FROM departures [1 HOUR] WHERE event_id > 5")
+    (query,) = load_pipeline(root).queries
+    rows = pa.table({"event_id": ["999", "1460", "4"]})
+    assert query.aggregates[0].type == "integer"
+    assert evaluate(query.aggregates[0].expression or "", rows).to_pylist() == [999, 1460, 4]
+    assert truth(query.predicates["departures"], rows).tolist() == [True, True, False]
 
 
 @pytest.mark.parametrize("parent", ["plain", "Größe und Maß", "100%H of it", "[x] {y} *"])

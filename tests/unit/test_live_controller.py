@@ -68,6 +68,17 @@ def test_chance_and_a_tick_s_arrivals_are_left_free():
     assert row.support_level == "B" and row.width_s == 3000.0
 
 
+def test_a_stream_that_no_query_reads_takes_no_memory():
+    """Whatever rate it declares, and whatever arrives: its tick is not reserved, and nothing of it is held."""
+    spec = _spec()
+    spec = replace(spec, streams=(*spec.streams, SizedStream("unread", 1000.0, 100.0, max_width_s=7200.0)))
+    arrived = {"s": _arrivals([30, 30]), "unread": _arrivals([300_000, 300_000])}
+    done = advance_counts(spec, ControllerState.initial(spec), 0, 2 * TICK, arrived)
+    assert [row.support_level for row in done.plans if row.trigger == "start"] == ["A", "A"]
+    assert {row.held_bytes for row in done.rates if row.stream == "unread"} == {0}
+    assert [row.evicted_early for row in done.rates] == [0, 0, 0, 0]
+
+
 def test_slack_widens_what_is_needed():
     query = SizedQuery("q", {"s": 1800.0}, {"s": 900.0}, 300.0, slack_s=450.0)
     (row,) = _run(_spec(queries=(query,)), [0]).plans

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from tidegate.declarations.answer_names import AnswerNames, given_name
-from tidegate.declarations.expression_types import Typer, column_named, render, typed_sql
+from tidegate.declarations.expression_types import Typer, render, stored_column, typed_sql
 from tidegate.declarations.functions import AGGREGATES
 from tidegate.declarations.models import Aggregate, ColumnType, GroupColumn, Output
 from tidegate.declarations.positions import Report
@@ -154,7 +154,7 @@ class AggregateQuery:
 
     def _bare(self, node: exp.Expression) -> exp.Expression | None:
         found = self.scope.find(node) if isinstance(node, exp.Column) else None
-        return column_named(found.name) if isinstance(found, ScopedColumn) else None
+        return stored_column(found) if isinstance(found, ScopedColumn) else None
 
     def _take(self, function: str, alias: str | None, expression: str | None, kind: ColumnType) -> Aggregate:
         for known in self.aggregates:

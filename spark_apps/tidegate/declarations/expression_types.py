@@ -15,9 +15,10 @@ from sqlglot.tokens import TokenType
 
 from tidegate.declarations.functions import FUNCTIONS, UNSTEADY, function_names
 from tidegate.declarations.models import ColumnType
+from tidegate.declarations.names import ID_COLUMN
 from tidegate.declarations.patterns import PatternError, like_pattern, regular_expression
 from tidegate.declarations.positions import Report, nearest_name
-from tidegate.declarations.scope import offset_of
+from tidegate.declarations.scope import ScopedColumn, offset_of
 from tidegate.declarations.units import INTERVAL_US, UnreadableError, read_instant
 
 ExpressionType = ColumnType | Literal["null"]
@@ -376,6 +377,19 @@ def column_named(name: str) -> exp.Column:
     ['dep_delay', '`drop`']
     """
     return exp.column(name, quoted=tokenize(name, dialect="spark")[0].token_type is not TokenType.VAR)
+
+
+def stored_column(column: ScopedColumn) -> exp.Expression:
+    """The column as an expression over stored tuples: ``event_id`` is stored as text, whatever its declared type.
+
+    >>> [stored_column(ScopedColumn("t", "event_id", kind)).sql("spark") for kind in ("string", "integer")]
+    ['event_id', 'TRY_CAST(event_id AS BIGINT)']
+    """
+    stored = column_named(column.name)
+    if column.name != ID_COLUMN or column.type == "string":
+        return stored
+    kind = exp.DataType.build(_SPARK_TYPES.get(column.type, column.type.upper()), dialect="spark")
+    return exp.TryCast(this=stored, to=kind, safe=True)
 
 
 def _is_not_zero(node: exp.Expression) -> bool:

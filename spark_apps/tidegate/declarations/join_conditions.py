@@ -7,7 +7,7 @@ from itertools import count
 
 from sqlglot import exp
 
-from tidegate.declarations.expression_types import Typer, column_named, render
+from tidegate.declarations.expression_types import Typer, render, stored_column
 from tidegate.declarations.models import ColumnType, JoinClass
 from tidegate.declarations.positions import Report
 from tidegate.declarations.scope import Scope, ScopedColumn, Unresolved, offset_of
@@ -115,7 +115,7 @@ def _aliases(condition: exp.Expression, scope: Scope) -> list[str]:
 def _bare(condition: exp.Expression, scope: Scope) -> str:
     def replace(node: exp.Expression) -> exp.Expression | None:
         found = scope.find(node) if isinstance(node, exp.Column) else None
-        return column_named(found.name) if isinstance(found, ScopedColumn) else None
+        return stored_column(found) if isinstance(found, ScopedColumn) else None
 
     sql = render(condition, replace)
     return f"({sql})" if isinstance(condition, exp.Or) else sql

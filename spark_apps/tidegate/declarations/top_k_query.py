@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from tidegate.declarations.answer_names import AnswerNames, given_name
-from tidegate.declarations.expression_types import Typer, column_named, render, typed_sql
+from tidegate.declarations.expression_types import Typer, render, stored_column, typed_sql
 from tidegate.declarations.models import ColumnType, GroupColumn, Order, Output
 from tidegate.declarations.names import ID_COLUMN
 from tidegate.declarations.positions import Report
@@ -169,4 +169,4 @@ class TopKQuery:
 
     def _bare(self, node: exp.Expression) -> exp.Expression | None:
         found = Unresolved("") if not isinstance(node, exp.Column) else self.scope.find(node)
-        return column_named(found.name) if isinstance(found, ScopedColumn) else None
+        return stored_column(found) if isinstance(found, ScopedColumn) else None

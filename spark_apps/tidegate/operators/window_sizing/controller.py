@@ -254,7 +254,7 @@ class _Run:
         for lower_us, stream, ledger, slot in zip(lower, self.streams, self.ledgers, arriving, strict=True):
             ledger.evict_before(lower_us)
             ledger.take_in(slot, lower_us, until_us)
-            if stream.closed(t_us):
+            if stream.closed(t_us) or stream.stream not in self.extremes:
                 ledger.evict_before(until_us)
         evicted = dict.fromkeys(range(len(self.streams)), 0)
         rows: dict[int, PlanRow] = {}

@@ -101,13 +101,13 @@ def planning_budget(
     """The bytes to plan with: M less what arrives in a tick and less what chance adds.
 
     Windows let go at ticks, so they hold up to a tick's arrivals more than planned: as many as the rate says, or as
-    came in the last tick if memory has been full. Of n tuples expected, n ± √n come
-    if they come independently: held bytes h made of tuples of b bytes vary by √(h·b), h at most M, b the mean over the
-    windows at Max_T.
+    came in the last tick if memory has been full. A stream that no query reads holds nothing. Of n tuples expected,
+    n ± √n come if they come independently: held bytes h made of tuples of b bytes vary by √(h·b), h at most M, b the
+    mean over the windows at Max_T.
     """
-    arriving = [byte_rates[s.stream] * spec.tick_s for s in streams]
-    tick_bytes = math.fsum(max(a, s.pending_bytes if s.dense else 0) for a, s in zip(arriving, streams, strict=True))
-    held = [(extremes.get(s.stream, (0, 0))[0] * byte_rates[s.stream], s.tuple_bytes) for s in streams]
+    read = [s for s in streams if s.stream in extremes]
+    tick_bytes = math.fsum(max(byte_rates[s.stream] * spec.tick_s, s.pending_bytes if s.dense else 0) for s in read)
+    held = [(extremes[s.stream][0] * byte_rates[s.stream], s.tuple_bytes) for s in read]
     total = math.fsum(size for size, _ in held)
     mean = math.fsum(size * tuple_bytes for size, tuple_bytes in held) / total if total > 0 else 0.0
     chance = spec.headroom_sd * math.sqrt(max(spec.memory_budget_bytes, 0.0) * mean)
