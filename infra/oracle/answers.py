@@ -30,10 +30,13 @@ def duck(fragment: str) -> str:
     def step(node: exp.Expression) -> exp.Expression:
         if isinstance(node, exp.UnixSeconds):
             # sqlglot would round to the nearest second; Spark rounds down.
-            return exp.Cast(
-                this=exp.Floor(this=exp.Anonymous(this="epoch", expressions=[node.this.transform(step)])),
-                to=exp.DataType.build("bigint"),
-            )
+            seconds = exp.Anonymous(this="EPOCH", expressions=[node.this.transform(step)])
+            return exp.cast(exp.Floor(this=seconds), "BIGINT")
+        if isinstance(node, exp.TimestampDiff):
+            # sqlglot would count the borders of units that lie between; Spark counts whole units.
+            unit = exp.Literal.string(node.args["unit"].name)
+            ends = (node.expression.transform(step), node.this.transform(step))
+            return exp.Anonymous(this="DATE_SUB", expressions=[unit, *ends])
         if type(node) not in (exp.Add, exp.Sub, exp.Mul) or isinstance(node.expression, exp.Interval):
             return node
         return exp.Anonymous(
