@@ -8,6 +8,8 @@ UV_VERSION := 0.13.9
 STATE := $(abspath .tidegate)
 export TIDEGATE_WAREHOUSE ?= $(STATE)/warehouse
 export TIDEGATE_LANDING ?= $(STATE)/landing
+# A pipeline starts hundreds of Python processes: none should compile what another one has compiled.
+unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
 PIPELINE := dags/pipelines/flights
@@ -32,7 +34,7 @@ setup: .venv/.complete ## Install everything into .venv (Python 3.11 and Java 17
 	@echo "setup: installing the locked environment into .venv (1 to 3 minutes)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	@VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/uv pip sync --quiet --require-hashes requirements.lock
+	@VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/uv pip sync --quiet --compile-bytecode --require-hashes requirements.lock
 	@VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/uv pip install --quiet --no-deps --editable .
 	@touch $@
 	@echo "setup: done"
