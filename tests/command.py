@@ -16,7 +16,7 @@ from tidegate.apps.run import run
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Pipeline
 from tidegate.hosts.context import RunContext
-from tidegate.hosts.intervals import intervals_between
+from tidegate.store.intervals import intervals_between
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,8 +25,8 @@ from rich.table import Table
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, Query
-from tidegate.hosts.intervals import Interval, intervals_between
-from tidegate.hosts.warehouse import Warehouse
+from tidegate.store.intervals import Interval, intervals_between
+from tidegate.store.warehouse import Warehouse
 
 EXAMPLE = """\
 example:

@@ -27,7 +27,7 @@ from tidegate.declarations.positions import Report, Source
 from tidegate.declarations.stream_section import COLUMN_KEYS, HISTORY_KEYS, STREAM_KEYS
 from tidegate.declarations.tables import schema, tables
 from tidegate.declarations.units import show_bytes, show_duration
-from tidegate.hosts.warehouse import Warehouse
+from tidegate.store.warehouse import Warehouse
 
 ROOT = Path(__file__).resolve().parents[2]
 FLIGHTS = ROOT / "dags" / "pipelines" / "flights"

@@ -14,7 +14,7 @@ from typing import Any
 
 from tidegate.apps.completion import SHELLS, script
 from tidegate.apps.init import EXAMPLES, init
-from tidegate.apps.launcher import add_range_arguments, duration_s, guarded, instant, share
+from tidegate.apps.launcher import add_range_arguments, as_of, duration_s, guarded, instant, share
 from tidegate.apps.run import ANSWERS, LIVE_STAGES, STAGES, stages_named
 from tidegate.declarations.errors import UserError
 
@@ -190,6 +190,7 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR", help=_PIPELINE)
     report.add_argument("--warehouse", type=Path, required=True, metavar="DIR", help=_WAREHOUSE)
     report.add_argument("--output", type=Path, metavar="FILE", help="default: <warehouse>/<pipeline>/_docs/report.html")
+    _as_of(report)
     report.set_defaults(action=_report)
 
     sql = _command(
@@ -207,7 +208,18 @@ def _parser() -> argparse.ArgumentParser:
     sql.add_argument(
         "--duckdb", action="store_true", help="start no server; print CREATE VIEW statements over the files for DuckDB"
     )
+    _as_of(sql)
     sql.set_defaults(action=_sql)
+
+    migrate = _command(
+        commands,
+        "migrate",
+        "make Delta tables of a warehouse that version 0.1 has written, without writing a row anew",
+        "tidegate migrate dags/pipelines/flights --warehouse warehouse",
+    )
+    migrate.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR", help=_PIPELINE)
+    migrate.add_argument("--warehouse", type=Path, required=True, metavar="DIR", help=_WAREHOUSE)
+    migrate.set_defaults(action=_migrate)
 
     completion = _command(
         commands,
@@ -230,6 +242,17 @@ def _about_the_past(parser: argparse.ArgumentParser, start: str, end: str) -> No
         "--confidence", type=float, default=0.95, metavar="P", help="confidence level of the intervals (default 0.95)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
+    _as_of(parser)
+
+
+def _as_of(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--as-of",
+        type=as_of,
+        metavar="RUN|T",
+        help="read what had been committed by that time (UTC), or with that run (column run of table _commits); "
+        "superseded rows stay for 7 days",
+    )
 
 
 def _command(commands, name: str, summary: str, example: str) -> argparse.ArgumentParser:  # type: ignore[no-untyped-def]
@@ -286,7 +309,7 @@ def _run(arguments: argparse.Namespace) -> None:
     from tidegate.apps.run import run
     from tidegate.declarations import load_pipeline
     from tidegate.hosts.context import RunContext
-    from tidegate.hosts.intervals import intervals_between
+    from tidegate.store.intervals import intervals_between
 
     if arguments.end is None and not arguments.live:
         raise UserError("--to is missing: give the end of the last interval, or --live to run until stopped")
@@ -326,6 +349,7 @@ def _history(arguments: argparse.Namespace) -> None:
         arguments.end,
         arguments.confidence,
         arguments.within,
+        arguments.as_of,
     )
     print(json.dumps(result, indent=2, default=str) if arguments.json else render(result))
 
@@ -336,7 +360,7 @@ def _fill(arguments: argparse.Namespace) -> None:
 
     pipeline = load_pipeline(arguments.pipeline)
     span = (arguments.start, arguments.end)
-    result = fill_answers(pipeline, arguments.warehouse, arguments.query, *span, arguments.confidence)
+    result = fill_answers(pipeline, arguments.warehouse, arguments.query, *span, arguments.confidence, arguments.as_of)
     print(json.dumps(result, indent=2, default=str) if arguments.json else render_filled(result))
 
 
@@ -344,20 +368,30 @@ def _report(arguments: argparse.Namespace) -> None:
     from tidegate.apps.report import run as report
     from tidegate.declarations import load_pipeline
 
-    print(report(load_pipeline(arguments.pipeline), arguments.warehouse, arguments.output))
+    print(report(load_pipeline(arguments.pipeline), arguments.warehouse, arguments.output, arguments.as_of))
 
 
 def _sql(arguments: argparse.Namespace) -> None:
     from tidegate.apps.sql_door import serve
     from tidegate.apps.sql_relations import duckdb_script
     from tidegate.declarations import load_pipeline
-    from tidegate.hosts.warehouse import Warehouse
+    from tidegate.store.warehouse import Warehouse
 
     pipeline = load_pipeline(arguments.pipeline)
     if arguments.duckdb:
-        print(duckdb_script(Warehouse(arguments.warehouse, pipeline)))
+        print(duckdb_script(Warehouse(arguments.warehouse, pipeline, arguments.as_of)))
     else:
         serve(pipeline, arguments.warehouse, arguments.port)
+
+
+def _migrate(arguments: argparse.Namespace) -> None:
+    from tidegate.declarations import load_pipeline
+    from tidegate.store.migrate import migrate
+    from tidegate.store.warehouse import Warehouse
+
+    warehouse = Warehouse(arguments.warehouse, load_pipeline(arguments.pipeline))
+    tables = migrate(warehouse, lambda message: print(message, file=sys.stderr))
+    print(f"{warehouse.pipeline.name}: {tables} tables are Delta tables now, in {warehouse.folder}")
 
 
 if __name__ == "__main__":

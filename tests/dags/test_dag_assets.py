@@ -60,7 +60,7 @@ def _said(dag: Any, task_id: str, start: str, end: str) -> dict[str, OutletEvent
 def test_an_event_says_which_stretch_and_partitions_it_is_about(flights: Any) -> None:
     """A consumer reads of an event the partition's label, as its folder has it, and the range of arrival time."""
     from tidegate.declarations import load_pipeline
-    from tidegate.hosts.intervals import intervals_between
+    from tidegate.store.intervals import intervals_between
 
     start, end = "2013-02-07T22:00:00Z", "2013-02-08T01:00:00Z"
     pipeline = load_pipeline(PROJECT / "dags" / "pipelines" / "flights")

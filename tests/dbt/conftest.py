@@ -15,8 +15,8 @@ from tests.dbt.warehouse_rows import fill_warehouse
 
 from tidegate.apps.dbt_project import render_project
 from tidegate.hosts.context import RunContext
-from tidegate.hosts.intervals import intervals_between
-from tidegate.hosts.warehouse import Warehouse
+from tidegate.store.intervals import intervals_between
+from tidegate.store.warehouse import Warehouse
 
 
 @pytest.fixture(scope="session")

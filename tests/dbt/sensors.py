@@ -21,7 +21,7 @@ from tidegate.declarations.models import (
     Window,
 )
 from tidegate.hosts.context import RunContext
-from tidegate.hosts.intervals import Interval
+from tidegate.store.intervals import Interval
 
 
 @dataclass

@@ -14,7 +14,7 @@ from tests.dbt.sensors import sensors
 
 from tidegate.apps.dbt_project import render_project, spark_type, template_folder
 from tidegate.declarations.tables import tables
-from tidegate.hosts.warehouse import Warehouse
+from tidegate.store.warehouse import Warehouse
 
 
 def test_the_repositorys_project_parses_by_itself(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ from tests.dbt.warehouse_rows import fill_warehouse
 from tidegate.apps.sql_door import HOST, serve
 from tidegate.apps.sql_relations import duckdb_script, relations
 from tidegate.declarations.errors import UserError
-from tidegate.hosts.intervals import intervals_between
-from tidegate.hosts.warehouse import Warehouse
+from tidegate.store.intervals import intervals_between
+from tidegate.store.warehouse import Warehouse
 
 _SERVE = """
 import sys

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.declarations.models import Pipeline, Query
-from tidegate.hosts.intervals import Interval
-from tidegate.hosts.warehouse import Warehouse
+from tidegate.store.intervals import Interval
+from tidegate.store.warehouse import Warehouse
 
 Row = dict[str, Any]
 _TUPLES = 6

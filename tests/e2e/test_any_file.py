@@ -25,8 +25,8 @@ from tidegate.apps.ingest_account import RecordsLostError
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
 from tidegate.hosts.context import RunContext
-from tidegate.hosts.intervals import intervals_between
-from tidegate.hosts.warehouse import Warehouse
+from tidegate.store.intervals import intervals_between
+from tidegate.store.warehouse import Warehouse
 
 pytestmark = pytest.mark.e2e
 

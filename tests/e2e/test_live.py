@@ -29,9 +29,9 @@ from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, to_us
 from tidegate.hosts.context import RunContext
-from tidegate.hosts.intervals import interval_at
 from tidegate.hosts.live_warehouse import read_position
-from tidegate.hosts.warehouse import Warehouse
+from tidegate.store.intervals import interval_at
+from tidegate.store.warehouse import Warehouse
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

@@ -26,8 +26,8 @@ from tidegate.apps.run import STAGES, run
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Pipeline
 from tidegate.hosts.context import RunContext
-from tidegate.hosts.intervals import intervals_between
-from tidegate.hosts.warehouse import Warehouse
+from tidegate.store.intervals import intervals_between
+from tidegate.store.warehouse import Warehouse
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
 

@@ -21,7 +21,7 @@ from tests.e2e.flights import FLIGHTS, NIGHT_END, NIGHT_START, declared, land
 
 from tidegate.apps.run import STAGES
 from tidegate.declarations.models import Pipeline
-from tidegate.hosts.warehouse import Warehouse
+from tidegate.store.warehouse import Warehouse
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
@@ -105,7 +105,7 @@ def dying(function):
             os.killpg(0, signal.SIGKILL)
         return function(*arguments, **options)
     return call
-import tidegate.hosts.warehouse as warehouse
+import tidegate.store.warehouse as warehouse
 from tidegate.cli import main
 from tidegate.hosts.context import RunContext
 if kind == "rename":

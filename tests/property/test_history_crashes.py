@@ -34,10 +34,12 @@ from tidegate.apps import resample_history, sample_history
 from tidegate.apps.history import query_history
 from tidegate.apps.history_past import Past
 from tidegate.declarations.models import from_us, to_us
-from tidegate.hosts import history_store, warehouse
+from tidegate.hosts import history_store
 from tidegate.hosts.context import RunContext
-from tidegate.hosts.intervals import Interval, interval_holding, intervals_between
 from tidegate.operators.history.priority import priority
+from tidegate.store.commit import Commit
+from tidegate.store.delta import DeltaLog
+from tidegate.store.intervals import Interval, interval_holding, intervals_between
 
 CALLS = 900
 Stage = Callable[[RunContext, Sequence[Interval]], None]
@@ -65,7 +67,8 @@ def killed_at(step: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module, name in ((os, "rename"), (os, "replace"), (os, "link"), (os, "unlink"), (pq, "write_table")):
             patch.setattr(module, name, dying(getattr(module, name)))
-        patch.setattr(warehouse, "_exchange", dying(warehouse._exchange))
+        patch.setattr(DeltaLog, "_transact", dying(DeltaLog._transact))
+        patch.setattr(Commit, "discard", dying(Commit.discard))
         # Who is dead cleans up nothing.
         patch.setattr(shutil, "rmtree", dying(shutil.rmtree))
         yield
@@ -94,13 +97,13 @@ class HistoryMachine(RuleBasedStateMachine):
         return context
 
     def run(self, stage: Stage, intervals: Sequence[Interval], kill_at: int) -> None:
-        """Run a stage; killed, it is run again by whoever comes next, after recovery."""
+        """Run a stage; killed, it is run again by whoever comes next."""
         with contextlib.redirect_stdout(io.StringIO()):
             try:
                 with killed_at(kill_at):
                     stage(self.context, intervals)
             except Killed:
-                self.context.warehouse.recover()
+                self.context = self.context_on(self.root)
                 stage(self.context, intervals)
 
     kills = st.one_of(st.integers(1, 12), st.integers(1, 60), st.just(10_000))

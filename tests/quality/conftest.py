@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.hosts.warehouse import Warehouse
+from tidegate.store.warehouse import Warehouse
 
 from .good_warehouse import good_pipeline, write_good
 

@@ -24,8 +24,8 @@ from tidegate.declarations.models import (
     Stream,
     Window,
 )
-from tidegate.hosts.intervals import Interval, intervals_between
-from tidegate.hosts.warehouse import Warehouse
+from tidegate.store.intervals import Interval, intervals_between
+from tidegate.store.warehouse import Warehouse
 
 START = datetime(2013, 2, 8, tzinfo=UTC)
 HOURS = 8

@@ -14,8 +14,8 @@ import pytest
 
 from tidegate.apps.check_quality import QualityError, run
 from tidegate.hosts.context import RunContext
-from tidegate.hosts.intervals import Interval
-from tidegate.hosts.warehouse import Warehouse
+from tidegate.store.intervals import Interval
+from tidegate.store.warehouse import Warehouse
 
 from .good_warehouse import Row, intervals, replace_rows, to_table
 from .test_suites import HOUR, every, of, read

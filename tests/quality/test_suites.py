@@ -18,7 +18,7 @@ from expectations.tables import Cached, Case
 from expectations.windows import due_answers, due_truth
 
 from tidegate.declarations.models import to_us
-from tidegate.hosts.warehouse import Warehouse
+from tidegate.store.warehouse import Warehouse
 
 from .good_warehouse import START, Row, intervals, replace_rows
 

@@ -16,9 +16,9 @@ from tidegate.apps.calibrate_widths import learn_widths
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Pipeline, Query, to_us
 from tidegate.hosts.context import RunContext
-from tidegate.hosts.intervals import Interval, intervals_between
 from tidegate.operators.accuracy import oracle
 from tidegate.operators.schedule import ticks_between
+from tidegate.store.intervals import Interval, intervals_between
 
 pytestmark = pytest.mark.spark
 

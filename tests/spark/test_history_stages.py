@@ -26,12 +26,12 @@ from tidegate.apps.history_past import Past
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Column, History, Pipeline, Stream, to_us
 from tidegate.hosts.context import RunContext
-from tidegate.hosts.intervals import Interval, interval_holding, intervals_between
 from tidegate.hosts.planner import STATE
-from tidegate.hosts.warehouse import Warehouse
 from tidegate.operators.history.priority import priority
 from tidegate.operators.window_sizing import ControllerSpec, ControllerState
 from tidegate.operators.window_sizing.bounds import EffectiveBounds
+from tidegate.store.intervals import Interval, interval_holding, intervals_between
+from tidegate.store.warehouse import Warehouse
 
 START = datetime(2013, 2, 7, tzinfo=UTC)
 END = START + timedelta(days=3)

@@ -12,8 +12,8 @@ import pytest
 from tidegate.apps import ingest
 from tidegate.declarations import load_pipeline
 from tidegate.hosts.context import RunContext
-from tidegate.hosts.intervals import intervals_between
 from tidegate.hosts.planner import ARRIVALS
+from tidegate.store.intervals import intervals_between
 
 pytestmark = pytest.mark.spark
 

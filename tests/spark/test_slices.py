@@ -19,9 +19,9 @@ from tidegate.declarations.models import Pipeline, Query
 from tidegate.engine import Slice, run
 from tidegate.hosts.answers import Windows, sort_columns
 from tidegate.hosts.context import RunContext
-from tidegate.hosts.intervals import Interval, intervals_between, labels_holding
 from tidegate.hosts.query_slices import Answers, Staged, cuts, in_order, question, write
 from tidegate.operators.schedule import Schedule
+from tidegate.store.intervals import Interval, intervals_between, labels_holding
 
 START_US, HOUR_US, MINUTE_US = 1_767_225_600_000_000, 3_600_000_000, 60_000_000
 STREAM = """

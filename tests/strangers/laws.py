@@ -18,7 +18,7 @@ from tests.strangers.reading import Reading, read_stream
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, Query, Stream
-from tidegate.hosts.warehouse import Warehouse
+from tidegate.store.warehouse import Warehouse
 
 Law = Callable[[World], Iterable[str]]
 SHOWN = 5

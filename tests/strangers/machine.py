@@ -20,8 +20,8 @@ from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline
 from tidegate.hosts.context import RunContext
-from tidegate.hosts.intervals import Interval, intervals_between
 from tidegate.hosts.session import start_session
+from tidegate.store.intervals import Interval, intervals_between
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,19 @@ from tidegate.apps.completion import SHELLS
 from tidegate.cli import _parser, main
 
 PROJECT = Path(__file__).resolve().parents[2]
-COMMANDS = ("init", "validate", "explain", "plan-windows", "run", "history", "fill", "report", "sql", "completion")
+COMMANDS = (
+    "init",
+    "validate",
+    "explain",
+    "plan-windows",
+    "run",
+    "history",
+    "fill",
+    "report",
+    "sql",
+    "migrate",
+    "completion",
+)
 FLIGHTS = str(PROJECT / "dags" / "pipelines" / "flights")
 
 

@@ -20,7 +20,7 @@ from tidegate.apps.history_past import Past, _groups, _leaves, _samples
 from tidegate.hosts import history_index
 from tidegate.hosts.context import RunContext
 from tidegate.hosts.history_index import FOLDER, HistoryIndex
-from tidegate.hosts.intervals import Interval, intervals_between
+from tidegate.store.intervals import Interval, intervals_between
 
 SQL = "SELECT kind, COUNT(*), AVG(cost), MAX(units) FROM calls WHERE units > 2 GROUP BY kind"
 

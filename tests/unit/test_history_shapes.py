@@ -38,10 +38,10 @@ from tidegate.declarations.models import (
 )
 from tidegate.declarations.tables import ARROW_TYPES, TIMESTAMP
 from tidegate.hosts.context import RunContext
-from tidegate.hosts.intervals import intervals_between
 from tidegate.hosts.planner import FIRST_ARRIVALS, FIRST_SCHEMA, STATE
-from tidegate.hosts.warehouse import Warehouse
 from tidegate.operators.window_sizing import ControllerSpec, ControllerState, EffectiveBounds
+from tidegate.store.intervals import intervals_between
+from tidegate.store.warehouse import Warehouse
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DAYS = 2

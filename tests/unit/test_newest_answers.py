@@ -15,8 +15,8 @@ from tests.examples import examples
 from tidegate.apps.init import init
 from tidegate.apps.newest_answers import newest_answers, show, table
 from tidegate.declarations import load_pipeline
-from tidegate.hosts.intervals import Interval, intervals_between
-from tidegate.hosts.warehouse import Warehouse
+from tidegate.store.intervals import Interval, intervals_between
+from tidegate.store.warehouse import Warehouse
 
 START = datetime(2026, 1, 5, 8, tzinfo=UTC)
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)

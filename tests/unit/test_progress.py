@@ -15,7 +15,7 @@ import pytest
 from tidegate.apps import ingest, run
 from tidegate.declarations.models import Column, Pipeline, Stream
 from tidegate.hosts.context import RunContext
-from tidegate.hosts.intervals import intervals_between
+from tidegate.store.intervals import intervals_between
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -7,20 +7,26 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from subprocess import PIPE
 
 import psutil  # type: ignore[import-untyped, unused-ignore]
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from tidegate.declarations.errors import UserError
-from tidegate.declarations.models import Column, Pipeline, Stream
+from tidegate.declarations.models import Column, Pipeline, Stream, from_us
 from tidegate.hosts.context import RunContext
-from tidegate.hosts.intervals import Interval, interval_at
-from tidegate.hosts.warehouse import Warehouse
+from tidegate.store.commit import Commit
+from tidegate.store.commits import Commits
+from tidegate.store.delta import LiveFile
+from tidegate.store.intervals import Interval, interval_at
+from tidegate.store.upkeep import tidy
+from tidegate.store.warehouse import Warehouse
 
 TABLE = "needed_slack"
 
@@ -70,7 +76,7 @@ def interval(hour: int = 0) -> Interval:
 
 
 def put(warehouse: Warehouse, version: int, count: int, hours: tuple[int, ...] = (0,)) -> None:
-    with warehouse.commit("stage") as commit:
+    with warehouse.commit("stage", map(interval, hours)) as commit:
         for hour in hours:
             commit.put_arrow(TABLE, interval(hour), rows(version, count))
 
@@ -81,7 +87,6 @@ def test_a_partition_is_replaced_as_a_whole(tmp_path):
     put(warehouse, 2, 3)
     assert warehouse.read_arrow(TABLE).column("query").to_pylist() == ["v2"] * 3
     assert warehouse.labels(TABLE) == ["2013-01-01T00"]
-    assert list((warehouse.folder / "_staging").iterdir()) == []
 
 
 def test_an_empty_result_replaces_old_rows(tmp_path):
@@ -95,25 +100,175 @@ def test_an_empty_result_replaces_old_rows(tmp_path):
 def test_an_error_inside_leaves_the_old_rows(tmp_path):
     warehouse = Warehouse(tmp_path, a_pipeline())
     put(warehouse, 1, 5)
-    with pytest.raises(ZeroDivisionError), warehouse.commit("stage") as commit:
+    with pytest.raises(ZeroDivisionError), warehouse.commit("stage", [interval()]) as commit:
         commit.put_arrow(TABLE, interval(), rows(2, 3))
         _ = 1 / 0
     assert warehouse.read_arrow(TABLE).column("query").to_pylist() == ["v1"] * 5
-    assert list((warehouse.folder / "_staging").iterdir()) == []
+    assert len(list((warehouse.folder / TABLE).rglob("*.parquet"))) == 1
 
 
 def test_files_of_several_stages_share_a_partition(tmp_path):
     warehouse = Warehouse(tmp_path, a_pipeline())
+    metrics = warehouse.schema("run_metrics")
     for stage, count in (("one", 2), ("two", 3), ("one", 4)):
-        with warehouse.commit(stage) as commit:
-            commit.put_file(TABLE, interval(), stage, rows(1, count))
-    assert warehouse.read_arrow(TABLE).num_rows == 7
+        with warehouse.commit(stage, [interval()]) as commit:
+            commit.put_file("run_metrics", interval(), stage, pa.Table.from_pylist([{"app": stage}] * count, metrics))
+    assert warehouse.read_arrow("run_metrics").column("app").to_pylist() == ["one"] * 4 + ["two"] * 3
 
 
-def test_two_writers_of_one_stage_are_refused_with_a_reason(tmp_path):
+def test_of_two_writers_of_an_interval_the_slower_is_refused_with_a_reason(tmp_path):
+    warehouse, other = Warehouse(tmp_path, a_pipeline()), Warehouse(tmp_path, a_pipeline())
+    with (
+        pytest.raises(UserError, match="stage stage was run for 2013-01-01T00 by another process meanwhile"),
+        warehouse.commit("stage", [interval()]) as commit,
+    ):
+        commit.put_arrow(TABLE, interval(), rows(1, 1))
+        put(other, 2, 2)
+    for reader in (warehouse, other, Warehouse(tmp_path, a_pipeline())):
+        reader.refresh()
+        assert reader.read_arrow(TABLE).column("query").to_pylist() == ["v2"] * 2
+
+
+def test_writers_of_different_intervals_are_not_in_each_others_way(tmp_path):
+    warehouse, other = Warehouse(tmp_path, a_pipeline()), Warehouse(tmp_path, a_pipeline())
+    with warehouse.commit("stage", [interval(0)]) as commit:
+        commit.put_arrow(TABLE, interval(0), rows(1, 1))
+        put(other, 2, 2, (1,))
+    assert warehouse.read_arrow(TABLE).column("query").to_pylist() == ["v1", "v2", "v2"]
+
+
+def test_what_a_dead_writer_has_put_into_the_log_nobody_sees(tmp_path):
+    """It replaced both partitions in the table's log, and died before its commit; then another run replaces one."""
     warehouse = Warehouse(tmp_path, a_pipeline())
-    with warehouse.commit("stage"), pytest.raises(UserError, match="being written by another run"):
-        put(Warehouse(tmp_path, a_pipeline()), 2, 1)
+    put(warehouse, 1, 3, (0, 1))
+    with warehouse.commit("other", [interval()]) as commit:
+        commit.put_file("run_metrics", interval(), "other", warehouse.schema("run_metrics").empty_table())
+    dead = Commit(warehouse, "stage", ["2013-01-01T00", "2013-01-01T01"], frozenset())
+    for hour in (0, 1):
+        dead.put_arrow(TABLE, interval(hour), rows(2, 5))
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Commits, "append", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        dead.publish()
+    assert seen(tmp_path) == {"v1": 6}
+    put(warehouse, 3, 1, (1,))
+    assert seen(tmp_path) == {"v1": 3, "v3": 1}
+    # A day later it is taken for dead, and the log itself says what readers see.
+    assert tidy(Warehouse(tmp_path, a_pipeline()), orphan_hours=0).restored == 1
+    assert sorted(f.rows for f in logged(warehouse)) == [1, 3]
+    assert seen(tmp_path) == {"v1": 3, "v3": 1}
+
+
+def test_a_reader_keeps_its_cut_while_others_write(tmp_path):
+    warehouse = Warehouse(tmp_path, a_pipeline())
+    put(warehouse, 1, 3)
+    reader = Warehouse(tmp_path, a_pipeline())
+    assert reader.rows(TABLE, interval().label) == 3
+    put(warehouse, 2, 5)
+    assert reader.read_arrow(TABLE).column("query").to_pylist() == ["v1"] * 3
+    reader.refresh()
+    assert reader.read_arrow(TABLE).num_rows == 5
+
+
+def test_as_of_reads_what_had_been_committed_by_a_run_or_a_time(tmp_path):
+    warehouse = Warehouse(tmp_path, a_pipeline())
+    for version in (1, 2, 3):
+        put(warehouse, version, version)
+    first, second, _ = sorted(warehouse.cut.runs.values())
+    for run, version in ((first, 1), (second, 2)):
+        for as_of in (run.run, from_us(run.at_us)):
+            assert Warehouse(tmp_path, a_pipeline(), as_of).read_arrow(TABLE).num_rows == version
+    with pytest.raises(UserError, match="neither a time nor a committed run.*the newest runs: "):
+        Warehouse(tmp_path, a_pipeline(), "nobody").labels(TABLE)
+    with pytest.raises(UserError, match="nothing had been committed by 2013-01-01T00:00:00Z"):
+        Warehouse(tmp_path, a_pipeline(), datetime(2013, 1, 1, tzinfo=UTC)).labels(TABLE)
+
+
+def test_upkeep_changes_nothing_that_is_seen_and_removes_what_is_not(tmp_path):
+    warehouse = Warehouse(tmp_path, a_pipeline())
+    for version in (1, 2, 3):
+        with warehouse.commit("stage", [interval()]) as commit:
+            commit.put_arrow(TABLE, interval(), rows(version, version))
+            commit.put_state("what", interval(), rows(version, 1))
+    before = Warehouse(tmp_path, a_pipeline())
+    assert before.rows(TABLE, interval().label) == 3
+    done = tidy(warehouse, retention_hours=0)
+    # Two superseded files of the table and of the state; the three of _commits, which are one now.
+    assert (done.restored, done.files) == (0, 7)
+    assert seen(tmp_path) == {"v3": 3}
+    assert before.read_arrow(TABLE).num_rows == 3
+    state = Warehouse(tmp_path, a_pipeline()).read_state("what", interval().label)
+    assert state is not None and state.column("query").to_pylist() == ["v3"]
+    put(warehouse, 4, 4)
+    assert seen(tmp_path) == {"v4": 4}
+    assert tidy(warehouse, retention_hours=0).restored == 0
+
+
+def test_a_column_that_a_stream_gains_is_null_in_what_is_older(tmp_path):
+    old, hour = a_pipeline(), interval()
+    stream = old.streams[0]
+
+    def with_n(kind: ColumnType) -> Pipeline:
+        columns = (*stream.columns, Column(name="n", type=kind))
+        return old.model_copy(update={"streams": (stream.model_copy(update={"columns": columns}),)})
+
+    more = with_n("integer")
+    event = {"event_id": "a", "event_time": hour.start, "arrival_time": hour.start, "id": "a", "t": hour.start}
+    for pipeline, at in ((old, interval(0)), (more, interval(1))):
+        warehouse = Warehouse(tmp_path, pipeline)
+        with warehouse.commit("ingest", [at]) as commit:
+            rows_ = pa.Table.from_pylist([{**event, "n": 7}], warehouse.schema("events_s"))
+            commit.put_arrow("events_s", at, rows_)
+    assert Warehouse(tmp_path, more).read_arrow("events_s").column("n").to_pylist() == [None, 7]
+    delta = DeltaTable(tmp_path / "p" / "events_s").to_pyarrow_table().sort_by("interval")
+    assert delta.column("n").to_pylist() == [None, 7]
+    warehouse = Warehouse(tmp_path, with_n("string"))
+    with (
+        pytest.raises(UserError, match=r"column n of table events_s is int64 .* and string as declared now"),
+        warehouse.commit("ingest", [hour]) as commit,
+    ):
+        commit.put_arrow("events_s", hour, warehouse.schema("events_s").empty_table())
+
+
+def test_a_damaged_file_or_log_is_named_with_what_to_do(tmp_path):
+    warehouse = Warehouse(tmp_path, a_pipeline())
+    put(warehouse, 1, 3)
+    (file,) = (tmp_path / "p" / TABLE).rglob("*.parquet")
+    file.write_bytes(b"nonsense")
+    with pytest.raises(UserError, match=rf"{file} is damaged .* run that interval's stage again"):
+        warehouse.read_arrow(TABLE)
+    put(warehouse, 2, 2)
+    assert seen(tmp_path) == {"v2": 2}
+    log = tmp_path / "p" / TABLE / "_delta_log" / "00000000000000000001.json"
+    log.write_bytes(log.read_bytes()[:50])
+    with pytest.raises(UserError, match="the log of table needed_slack cannot be read: .*restore"):
+        seen(tmp_path)
+
+
+def test_outside_readers_find_an_ordinary_delta_table(tmp_path):
+    warehouse = Warehouse(tmp_path, a_pipeline())
+    put(warehouse, 1, 5, (0, 1))
+    put(warehouse, 2, 2, (1,))
+    rows_ = DeltaTable(tmp_path / "p" / TABLE).to_pyarrow_table().to_pylist()
+    found = Counter((row["interval"], row["query"]) for row in rows_)
+    assert found == {("2013-01-01T00", "v1"): 5, ("2013-01-01T01", "v2"): 2}
+    commits = DeltaTable(tmp_path / "p" / "_commits").to_pyarrow_table().sort_by("committed_at").to_pylist()
+    assert [(row["stage"], row["interval"]) for row in commits] == [
+        ("stage", "2013-01-01T00"),
+        ("stage", "2013-01-01T01"),
+        ("stage", "2013-01-01T01"),
+    ]
+    assert dict(commits[-1]["versions"]) == {TABLE: 2}
+
+
+def logged(warehouse: Warehouse) -> Sequence[LiveFile]:
+    log = warehouse.log(TABLE)
+    log.refresh()
+    return log.live()
+
+
+def seen(root: Path) -> dict[str, int]:
+    """Version → rows of it that a new reader finds."""
+    return dict(Counter(Warehouse(root, a_pipeline()).read_arrow(TABLE).column("query").to_pylist()))
 
 
 def test_a_missing_partition_is_named_with_what_makes_it(tmp_path):
@@ -149,7 +304,7 @@ WRITERS = """
 """
 
 
-def test_kill_at_random_moments_leaves_old_or_new_and_the_next_run_repairs(tmp_path):
+def test_kill_at_random_moments_leaves_old_or_new_and_nothing_to_repair(tmp_path):
     """Twelve kills of a writer that replaces three partitions as fast as it can; a reader looks on all the time."""
     chance = random.Random(20131)
     warehouse = Warehouse(tmp_path, a_pipeline())
@@ -164,30 +319,21 @@ def test_kill_at_random_moments_leaves_old_or_new_and_the_next_run_repairs(tmp_p
             writer = psutil.Process(int(writers.stdout.readline()))
             until = time.monotonic() + chance.uniform(0.0, 0.25)
             while time.monotonic() < until:
-                looked += check_each(warehouse)
+                looked += look(tmp_path)
             assert writer.is_running(), "the writer must be killed while it writes"
             writer.kill()
             writer.wait()
-            warehouse.recover()
-            versions = set(warehouse.read_arrow(TABLE).column("query").to_pylist())
-            assert len(versions) == 1, "a commit is carried out wholly or not at all"
-            assert list((warehouse.folder / "_staging").iterdir()) == []
-            check_each(warehouse)
-    assert looked > 100
+            look(tmp_path)
+    assert looked > 20
+    put(warehouse, 1, 5, (0, 1, 2))
+    assert seen(tmp_path) == {"v1": 15}
 
 
-def check_each(warehouse: Warehouse) -> int:
-    """Every partition is there and is wholly of one version; returns how many were read without being replaced."""
-    read = 0
-    for hour in range(3):
-        files = list(warehouse.partition(TABLE, interval(hour).label).glob("*.parquet"))
-        try:
-            tables = [pq.ParquetFile(file).read() for file in files]
-        except FileNotFoundError:
-            continue  # replaced between listing and reading: an error, never a mix
-        assert len(tables) == 1
-        count = tables[0].num_rows
-        assert count >= 1
-        assert set(tables[0].column("slack_s").to_pylist()) == {float(count)}
-        read += 1
-    return read
+def look(root: Path) -> int:
+    """A new reader finds three partitions of one commit, each with all its rows; 1."""
+    rows_ = Warehouse(root, a_pipeline()).read_arrow(TABLE)
+    assert len(set(rows_.column("query").to_pylist())) == 1, "a commit is seen wholly or not at all"
+    counts = Counter(rows_.column("interval").to_pylist())
+    assert len(counts) == 3
+    assert set(rows_.column("slack_s").to_pylist()) == {float(count) for count in counts.values()}
+    return 1

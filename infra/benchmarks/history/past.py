@@ -14,9 +14,9 @@ import pyarrow as pa
 from tidegate.apps import resample_history, sample_history
 from tidegate.declarations.models import Column, History, Pipeline, Stream, to_us
 from tidegate.hosts.context import RunContext
-from tidegate.hosts.intervals import Interval, intervals_between
 from tidegate.hosts.planner import STATE
 from tidegate.operators.window_sizing import ControllerSpec, ControllerState
+from tidegate.store.intervals import Interval, intervals_between
 
 START, WIDTH_S = datetime(2013, 1, 1, tzinfo=UTC), 3600
 SITES = ("north", "east", "south", "west", "centre")

@@ -19,8 +19,8 @@ from tidegate.apps.history_answers import Question
 from tidegate.apps.history_past import Past
 from tidegate.declarations.models import Pipeline, to_us
 from tidegate.hosts.history_index import FOLDER
-from tidegate.hosts.warehouse import Warehouse
 from tidegate.operators.history.query import parse_history_query
+from tidegate.store.warehouse import Warehouse
 
 SEED, LEAST_DAYS, TUPLES_PER_HOUR, CAPACITY = 5, 10, 200, 100_000
 INTERVALS_S = {"hour": 3600, "day": 86_400}

@@ -91,7 +91,7 @@ def tidegate(folder: Path, kind: str, run: int) -> int:
     from tidegate.declarations import load_pipeline
     from tidegate.engine import run as run_slices
     from tidegate.hosts.context import RunContext
-    from tidegate.hosts.intervals import intervals_between
+    from tidegate.store.intervals import intervals_between
 
     pipeline = load_pipeline(folder / f"orders_{kind}")
     ingest.run_slices = lambda slices, work, _: run_slices(slices, work)  # type: ignore[attr-defined]

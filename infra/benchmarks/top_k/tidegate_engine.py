@@ -24,7 +24,7 @@ from tidegate.apps import calibrate, ingest, top_k
 from tidegate.declarations.models import Pipeline
 from tidegate.hosts import planner
 from tidegate.hosts.context import RunContext
-from tidegate.hosts.intervals import Interval, intervals_between
+from tidegate.store.intervals import Interval, intervals_between
 
 TABLE = f"events_{STREAM}"
 TUPLE_BYTES = 60.0

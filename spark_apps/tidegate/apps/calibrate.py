@@ -25,7 +25,6 @@ from tidegate.declarations.tables import TIMESTAMP
 from tidegate.engine import Slice
 from tidegate.hosts.answers import windows_of
 from tidegate.hosts.context import RunContext, StageRun
-from tidegate.hosts.intervals import Interval, labels_holding
 from tidegate.hosts.planner import first_arrivals_us
 from tidegate.hosts.plans import Emissions, PlanHistory, asked
 from tidegate.hosts.queries import Answering, Question
@@ -38,6 +37,7 @@ from tidegate.operators.accuracy import (
     relative_error,
 )
 from tidegate.operators.schedule import Int64s, Schedule, instants_us, ticks_between
+from tidegate.store.intervals import Interval, labels_holding
 
 STAGE = "calibrate"
 

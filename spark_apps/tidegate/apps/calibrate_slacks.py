@@ -14,8 +14,6 @@ import pyarrow as pa
 
 from tidegate.declarations.models import Pipeline, Query
 from tidegate.hosts.context import RunContext, StageRun, previous_label
-from tidegate.hosts.intervals import Interval, interval_holding
-from tidegate.hosts.warehouse import Warehouse
 from tidegate.operators.accuracy import (
     SAMPLE_TUPLES,
     Needed,
@@ -27,6 +25,8 @@ from tidegate.operators.accuracy import (
 )
 from tidegate.operators.accuracy.promise import STATE_SCHEMA
 from tidegate.operators.schedule import Int64s, instants_us
+from tidegate.store.intervals import Interval, interval_holding
+from tidegate.store.warehouse import Warehouse
 
 PROMISES, DELAYS = "promises", "delays"
 """States: what each query's slack was chosen from; a sample of the newest tuples' delays."""

@@ -19,7 +19,6 @@ from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.tables import TIMESTAMP
 from tidegate.engine import Slice
 from tidegate.hosts.context import RunContext, StageRun
-from tidegate.hosts.intervals import Interval, interval_holding, labels_holding
 from tidegate.hosts.queries import Answering, Question
 from tidegate.hosts.query_slices import cuts, question, run_here_or_on_spark
 from tidegate.operators.accuracy import (
@@ -32,6 +31,7 @@ from tidegate.operators.accuracy import (
 )
 from tidegate.operators.accuracy.error_width import Float64s
 from tidegate.operators.schedule import Int64s, Schedule
+from tidegate.store.intervals import Interval, interval_holding, labels_holding
 
 _ORDER = [(name, "ascending") for name in ("query", "window_end", "share")]
 

@@ -18,7 +18,7 @@ from tidegate.apps.extras import require_stage
 from tidegate.apps.launcher import launch
 from tidegate.declarations.errors import UserError
 from tidegate.hosts.context import RunContext
-from tidegate.hosts.intervals import Interval
+from tidegate.store.intervals import Interval
 
 STAGE = "check_quality"
 _KINDS_LISTED = 20

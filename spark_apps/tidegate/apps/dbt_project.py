@@ -20,7 +20,7 @@ import yaml
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, Query, Stream
-from tidegate.hosts.warehouse import Warehouse
+from tidegate.store.warehouse import Warehouse
 
 SOURCE = "warehouse"
 # The folder dbt/ of the repository, installed as a package of data.

@@ -21,6 +21,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 if TYPE_CHECKING:
     from dbt.cli.main import dbtRunnerResult
     from pyspark.sql import SparkSession
@@ -32,12 +34,12 @@ _JVM_FLAGS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Duser.timezone=UTC"
 
 @dataclass(frozen=True)
 class SourceTable:
-    """A table of the warehouse: its columns as Spark SQL, its folder, the partitions that this session sees."""
+    """A table of the warehouse: its columns as Spark SQL, its folder, those of its files that this session sees."""
 
     name: str
     columns: str
     path: str
-    labels: list[str]
+    files: list[str]
 
 
 @dataclass(frozen=True)
@@ -100,29 +102,51 @@ def start_spark(session: Session) -> SparkSession:
     return spark
 
 
-def attach_sources(spark: SparkSession, tables: Sequence[SourceTable]) -> None:
-    """Make the warehouse's tables known: declared columns, no look at the files, no partition but those named."""
+def attach_sources(spark: SparkSession, tables: Sequence[SourceTable], links: Path) -> None:
+    """Make the warehouse's tables known: declared columns, no look at the files, none but those named.
+
+    ``links``: a folder that is emptied, and in which each table's files stand apart from those of other versions.
+    """
+    shutil.rmtree(links, ignore_errors=True)
     spark.sql("create schema if not exists warehouse")
     for table in tables:
-        name = f"warehouse.`{table.name}`"
+        name, own = f"warehouse.`{table.name}`", links / table.name
+        labels = _link(table, own)
         spark.sql(
             f"create table {name} ({table.columns}, `interval` string) using parquet "
-            f"partitioned by (`interval`) location '{_quoted(table.path)}'"
+            f"partitioned by (`interval`) location '{_quoted(str(own))}'"
         )
-        if table.labels:
-            partitions = " ".join(f"partition (`interval` = '{label}')" for label in table.labels)
+        if labels:
+            partitions = " ".join(f"partition (`interval` = '{label}')" for label in labels)
             spark.sql(f"alter table {name} add {partitions}")
 
 
+def _link(table: SourceTable, folder: Path) -> list[str]:
+    """Link the table's files into a folder of partitions; their labels."""
+    folder.mkdir(parents=True)
+    for file in table.files:
+        target = folder / file
+        target.parent.mkdir(exist_ok=True)
+        os.link(Path(table.path) / file, target)
+    return sorted({Path(file).parent.name.removeprefix("interval=") for file in table.files})
+
+
 def _whole(table: SourceTable) -> SourceTable:
-    return replace(table, labels=sorted(p.name.removeprefix("interval=") for p in Path(table.path).glob("interval=*")))
+    """The table with all that it holds now."""
+    from deltalake import DeltaTable
+
+    if not DeltaTable.is_deltatable(table.path):
+        return table
+    return replace(table, files=pa.table(DeltaTable(table.path).get_add_actions())["path"].to_pylist())
 
 
-def attach_marts(spark: SparkSession, folder: Path) -> None:
-    """Make the published marts known under the names that ``ref`` gives them."""
+def attach_marts(spark: SparkSession, folder: Path, links: Path) -> None:
+    """Make the published marts known under the names that ``ref`` gives them; ``links`` as for the sources."""
+    shutil.rmtree(links, ignore_errors=True)
     spark.sql("create schema if not exists tidegate")
-    for mart in sorted(p for p in folder.glob("*") if any(p.rglob("*.parquet"))):
-        spark.sql(f"create table tidegate.`{mart.name}` using parquet location '{_quoted(str(mart))}'")
+    for mart in sorted(log.parent for log in folder.glob("*/_delta_log")):
+        _link(_whole(SourceTable(mart.name, "", str(mart), [])), links / mart.name)
+        spark.sql(f"create table tidegate.`{mart.name}` using parquet location '{_quoted(str(links / mart.name))}'")
         spark.sql(f"alter table tidegate.`{mart.name}` recover partitions")
 
 
@@ -137,7 +161,7 @@ def build(session: Session) -> dict[str, Any]:
         spark = starting.result()
     if not parsed.success:
         return _failure("parse", parsed)
-    attach_sources(spark, session.tables)
+    attach_sources(spark, session.tables, Path(session.home) / "sources")
     _say(f"dbt: parsed, {len(session.tables)} tables attached")
 
     manifest: Any = parsed.result
@@ -201,8 +225,9 @@ def main(arguments: Sequence[str]) -> int:
     spark = start_spark(session)
     # How fresh a source is, all of its partitions say; everything else is about the last run's.
     every = arguments[1] == "source"
-    attach_sources(spark, [_whole(table) for table in session.tables] if every else session.tables)
-    attach_marts(spark, Path(session.marts))
+    tables = [_whole(table) for table in session.tables] if every else session.tables
+    attach_sources(spark, tables, home / "sources")
+    attach_marts(spark, Path(session.marts), home / "marts")
     return 0 if dbtRunner().invoke([*arguments[1:], *_flags(session, quiet=False)]).success else 1
 
 

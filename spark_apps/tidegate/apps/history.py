@@ -15,17 +15,17 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.apps.history_answers import Question, Row
-from tidegate.apps.history_past import Past, ask_undisturbed
+from tidegate.apps.history_past import Past
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, Stream, from_us, to_us
 from tidegate.declarations.names import ID_COLUMN
 from tidegate.declarations.tables import ARROW_TYPES
-from tidegate.hosts.intervals import label_format
-from tidegate.hosts.warehouse import Warehouse
 from tidegate.operators.history.bands import Bands
 from tidegate.operators.history.estimators import Estimate
 from tidegate.operators.history.query import parse_history_query
+from tidegate.store.intervals import label_format
+from tidegate.store.warehouse import Warehouse
 
 
 def query_history(
@@ -36,6 +36,7 @@ def query_history(
     end: datetime,
     confidence: float = 0.95,
     within: float | None = None,
+    as_of: str | datetime | None = None,
 ) -> dict[str, Any]:
     """Estimate the aggregates of a query over the event times [start, end).
 
@@ -47,6 +48,7 @@ def query_history(
     Args:
         within: stop reading as soon as every interval is at most this share of its estimate to either side. The bands
             are read from the sparsest; what has been read is a smaller sample of the same tuples.
+        as_of: what had been committed by that instant, or with that run, is asked; None: all.
 
     Returns:
         ``{"confidence", "leaves", "sampled_rows", "rows": [{group columns…, "<column>": {"estimate", "low", "high",
@@ -63,11 +65,9 @@ def query_history(
     require_confidence(confidence)
     if end <= start:
         raise UserError(f"--to {end:%Y-%m-%dT%H:%M:%SZ} must be later than --from {start:%Y-%m-%dT%H:%M:%SZ}")
-    query, warehouse = parse_history_query(sql, pipeline.streams), Warehouse(warehouse_root, pipeline)
-    return ask_undisturbed(
-        lambda: _opened(warehouse, query.stream, start, end),
-        lambda past: _answered(Question(query, past, to_us(start), to_us(end), confidence), within),
-    )
+    query, warehouse = parse_history_query(sql, pipeline.streams), Warehouse(warehouse_root, pipeline, as_of)
+    past = _opened(warehouse, query.stream, start, end)
+    return _answered(Question(query, past, to_us(start), to_us(end), confidence), within)
 
 
 def _answered(question: Question, within: float | None) -> dict[str, Any]:

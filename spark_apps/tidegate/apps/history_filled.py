@@ -30,22 +30,22 @@ from tidegate.apps.history_answers import (
     leaf_sample,
     values_of,
 )
-from tidegate.apps.history_past import Past, View, ask_undisturbed
+from tidegate.apps.history_past import Past, View
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, Query, Stream, from_us
 from tidegate.declarations.positions import nearest_name
 from tidegate.hosts.answers import Windows, emitted_windows
 from tidegate.hosts.history_store import Samples
-from tidegate.hosts.intervals import interval_holding, intervals_between
 from tidegate.hosts.plans import PlanHistory
 from tidegate.hosts.scan import EventFiles
 from tidegate.hosts.slacks import SlackHistory
-from tidegate.hosts.warehouse import Warehouse
 from tidegate.operators.expressions import evaluate, truth
 from tidegate.operators.history.estimators import Bools, Estimate, Float64s, LeafSample
 from tidegate.operators.history.filling import FilledAggregate, filled_expression
 from tidegate.operators.history.query import HistoryQuery, parse_history_query
 from tidegate.operators.schedule import instants_us
+from tidegate.store.intervals import interval_holding, intervals_between
+from tidegate.store.warehouse import Warehouse
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,17 @@ class Filled:
 
 
 def fill_answers(
-    pipeline: Pipeline, root: Path, query_id: str, start: datetime, end: datetime, confidence: float = 0.95
+    pipeline: Pipeline,
+    root: Path,
+    query_id: str,
+    start: datetime,
+    end: datetime,
+    confidence: float = 0.95,
+    as_of: str | datetime | None = None,
 ) -> dict[str, Any]:
     """Fill the answers of a query that were given in [start, end), where their windows were narrow.
+
+    ``as_of``: with what had been committed by that instant, or with that run.
 
     Returns:
         ``{"query", "confidence", "answered", "whole", "filled": [{"window_end", "emitted_at", "range_s", "held_s",
@@ -87,7 +95,7 @@ def fill_answers(
     Raises: UserError: an unknown query, one that history cannot fill, or intervals that have not been run.
     """
     require_confidence(confidence)
-    query, warehouse = _fillable(pipeline, query_id), Warehouse(root, pipeline)
+    query, warehouse = _fillable(pipeline, query_id), Warehouse(root, pipeline, as_of)
     intervals = intervals_between(pipeline, start, end)
     labels = [interval.label for interval in intervals]
     warehouse.require("window_plan", labels, "ingest")
@@ -165,10 +173,8 @@ class Filling:
         every = self.warehouse.labels("history_leaves")
         labels = [label for label in every if oldest <= label <= newest]
         ingested = self.warehouse.labels(f"events_{self.stream.name}")
-        return ask_undisturbed(
-            lambda: Past.open(self.warehouse, self.stream, labels),
-            lambda past: [self._filled(window, past, ingested) for window in windows],
-        )
+        past = Past.open(self.warehouse, self.stream, labels)
+        return [self._filled(window, past, ingested) for window in windows]
 
     def _entered(self, window: Narrow) -> tuple[str, str]:
         """The first and last interval in which what the window lacks can have entered history."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,16 +25,14 @@ from tidegate.hosts.history_store import (
     samples_in_force,
     samples_table,
 )
-from tidegate.hosts.warehouse import Warehouse
 from tidegate.operators.history.laws import Float64s
 from tidegate.operators.history.thinning import latest_us
 from tidegate.operators.history.tree import MAX, MAX_TIME, MIN, MIN_TIME, Covered, HdsTree, Leaf, Totals, added_up
 from tidegate.operators.schedule import instants_us
+from tidegate.store.warehouse import Warehouse
 
 Bools = npt.NDArray[np.bool_]
 FAN_OUT = 6
-_TRIES = 5
-Answer = TypeVar("Answer")
 _NOTHING = {MIN: np.inf, MAX: -np.inf, MIN_TIME: np.inf, MAX_TIME: np.inf}
 
 
@@ -129,15 +126,15 @@ class View:
 class Past:
     """A stream's history: exact leaves, groups, and where the samples are.
 
-    ``files``: of ``history_leaves``, from which the leaves come.
+    ``labels``: of the partitions of ``history_leaves`` from which the leaves come.
 
-    Cost: ``open`` lists the partitions of the named intervals and reads a file a month (``HistoryIndex``); a question
-    to the tree then takes a fraction of a millisecond, one to the samples lists and reads as much of theirs.
+    Cost: ``open`` reads a file a month (``HistoryIndex``); a question to the tree then takes a fraction of a
+    millisecond, one to the samples reads as much of theirs.
     """
 
     warehouse: Warehouse
     stream: Stream
-    files: Names
+    labels: Sequence[str]
     view: View
 
     @classmethod
@@ -145,20 +142,11 @@ class Past:
         """Read the leaves of the named partitions (None: of all)."""
         labels = warehouse.labels("history_leaves") if labels is None else labels
         found = _leaves(warehouse, stream).read(labels)
-        return cls(warehouse, stream, found.names, View.of(found.rows, stream.numeric_columns))
+        return cls(warehouse, stream, tuple(found.names), View.of(found.rows, stream.numeric_columns))
 
     @cached_property
     def _samples(self) -> HistoryIndex:
         return _samples(self.warehouse, self.stream)
-
-    @cached_property
-    def _looked_at(self) -> set[str]:
-        return set()
-
-    def stands(self) -> bool:
-        """Whether no pass has come between the reading of the leaves and of their samples; if one has, open again."""
-        now = _leaves(self.warehouse, self.stream).names(self._looked_at)
-        return all(now.get(label) == self.files[label] for label in self._looked_at)
 
     @property
     def spec(self) -> History:
@@ -169,7 +157,7 @@ class Past:
     @cached_property
     def _groups(self) -> pa.Table:
         """Rows of ``history_groups`` as if they were leaves: with the fraction of their interval."""
-        rows = _groups(self.warehouse, self.stream).read(self.files).rows
+        rows = _groups(self.warehouse, self.stream).read(self.labels).rows
         held = dict(zip(self.view.strata.labels, self.view.strata.fraction_of_label().tolist(), strict=True))
         label = rows.column("interval").combine_chunks()
         fraction = np.array([held.get(name, 0.0) for name in label.dictionary.to_pylist()])[label.indices.to_numpy()]
@@ -204,7 +192,6 @@ class Past:
         strata = view.strata
         some = np.unique(strata.label[(strata.sampled > 0) & (strata.fraction > 0)])
         labels = [strata.labels[i] for i in some.tolist()]
-        self._looked_at.update(labels)
         copied = self._samples.read(labels)
         limit = dict(zip(strata.labels, strata.fraction_of_label().tolist(), strict=True))
         files = [file for file in self._band_files(copied.large) if file.least_u < limit[file.label]]
@@ -214,22 +201,6 @@ class Past:
         number = {label: i for i, label in enumerate(strata.labels)}
         code = np.array([number.get(label, -1) for label in interval.dictionary.to_pylist()], np.int64)
         return in_force(rows, code[interval.indices.to_numpy()], strata).plus(read)
-
-
-def ask_undisturbed(opened: Callable[[], Past], ask: Callable[[Past], Answer]) -> Answer:
-    """What a past answers; opened and asked again if a pass came between the reading of its leaves and samples."""
-    for left in reversed(range(_TRIES)):
-        past = opened()
-        try:
-            answer = ask(past)
-        except FileNotFoundError:
-            # A pass has put others in the place of files that were about to be read.
-            if not left:
-                raise
-            continue
-        if past.stands():
-            break
-    return answer
 
 
 def renew(warehouse: Warehouse, stream: Stream) -> None:

@@ -26,7 +26,6 @@ from tidegate.engine import run as run_slices
 from tidegate.hosts import planner
 from tidegate.hosts.context import RunContext, StageRun
 from tidegate.hosts.id_memory import memory_us, remembered, state_of
-from tidegate.hosts.intervals import Interval
 from tidegate.sources.files import SLICE_BYTES, packed
 from tidegate.sources.intake import Intake, Taken, take
 from tidegate.sources.settle import (
@@ -39,6 +38,7 @@ from tidegate.sources.settle import (
     write_refusals,
     write_sorted,
 )
+from tidegate.store.intervals import Interval
 
 STAGE = "ingest"
 _FILE_ROWS = 1 << 21
@@ -88,7 +88,7 @@ def _take(
     context: RunContext, stage: StageRun, listings: Sequence[Listing], intervals: Sequence[Interval], slice_bytes: int
 ) -> Taken:
     """Parse and judge everything."""
-    folder = stage.commit.folder / "parts"
+    folder = stage.commit.scratch / "parts"
     folder.mkdir()
     pieces = [piece for listing in listings for piece in listing.pieces]
     length_us = context.pipeline.interval_s * 1_000_000
@@ -140,7 +140,7 @@ def _write_tuples(
         for interval in intervals:
             rows = found.good[stream.name][_number(interval)]
             folder = commit.stage_folder(f"events_{stream.name}", interval.label)
-            ids = commit.stage_folder(f"_state/{state_of(stream)}", interval.label)
+            ids = commit.state_folder(state_of(stream), interval.label)
             # A function of the interval and of how much arrived in it: how the work was cut has no say.
             files = max(-(-rows // _FILE_ROWS), 1)
             cuts = [interval.start_us + (interval.end_us - interval.start_us) * i // files for i in range(files + 1)]

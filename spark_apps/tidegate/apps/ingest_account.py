@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, Stream
 from tidegate.hosts.context import StageRun
-from tidegate.hosts.intervals import Interval
 from tidegate.sources.files import PACKED, SourceFile
 from tidegate.sources.intake import Report
 from tidegate.sources.settle import Span
+from tidegate.store.intervals import Interval
 
 
 class RecordsLostError(UserError):
@@ -125,10 +125,10 @@ def reconcile(
         judged = sum(found.good[s.name][number] for s in pipeline.streams) + files
         judged += sum(rows for (_, own), rows in by_file.items() if own == number)
         written = sum(
-            pq.read_metadata(file).num_rows for table in tables for file in stage.commit.written(table, interval)
+            pq.read_metadata(file).num_rows for table in tables for file in stage.commit.written(table, interval.label)
         )
         if written != judged:
             raise RecordsLostError(
                 f"interval {interval.label}: {judged} records were judged, {written} rows are in the files that were "
-                f"written under {stage.commit.folder}: nothing was ingested; do all workers see this folder?"
+                f"written under {stage.commit.warehouse.folder}: nothing was ingested; do all workers see this folder?"
             )

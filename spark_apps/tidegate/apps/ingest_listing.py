@@ -12,8 +12,8 @@ from tidegate.apps.ingest_account import Found
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Stream, from_us
 from tidegate.hosts.context import RunContext
-from tidegate.hosts.intervals import Interval
 from tidegate.sources.files import Expected, Piece, SourceFile, cut, expected_files, modified_at, pattern_unit
+from tidegate.store.intervals import Interval
 
 _GROWTH_LOOKBACK_INTERVALS = 24
 

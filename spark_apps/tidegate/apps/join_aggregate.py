@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tidegate.apps.launcher import launch
 from tidegate.hosts.answers import write_answers
 from tidegate.hosts.context import RunContext
-from tidegate.hosts.intervals import Interval
+from tidegate.store.intervals import Interval
 
 STAGE = "join_aggregate"
 

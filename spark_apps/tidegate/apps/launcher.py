@@ -13,7 +13,7 @@ from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.units import UnreadableError, read_duration_us, read_share
 from tidegate.hosts.context import RunContext
-from tidegate.hosts.intervals import Interval, intervals_between
+from tidegate.store.intervals import Interval, intervals_between
 
 
 def instant(text: str) -> datetime:
@@ -25,6 +25,14 @@ def instant(text: str) -> datetime:
             f"'{text}' is not a valid timestamp: write it like 2013-02-08, 2013-02-08T10 or 2013-02-08T10:30:00Z (UTC)"
         ) from None
     return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
+
+
+def as_of(text: str) -> str | datetime:
+    """An instant, or else the id of a run."""
+    try:
+        return instant(text)
+    except argparse.ArgumentTypeError:
+        return text
 
 
 def duration_s(text: str) -> float:

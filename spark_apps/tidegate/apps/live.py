@@ -37,7 +37,6 @@ from tidegate.declarations.models import Query, Stream, from_us
 from tidegate.hosts import planner
 from tidegate.hosts.answers import sort_columns, windows_of
 from tidegate.hosts.context import RunContext, previous_label
-from tidegate.hosts.intervals import Interval, interval_holding, interval_labelled
 from tidegate.hosts.live_clock import Clock, Landed, Patience, arrival_clock
 from tidegate.hosts.live_intake import Intake
 from tidegate.hosts.live_taken import accepted
@@ -46,6 +45,7 @@ from tidegate.hosts.live_warehouse import (
     LiveWarehouse,
     Position,
     begin_anew,
+    only_live_run,
     put_position,
     read_position,
 )
@@ -53,11 +53,13 @@ from tidegate.hosts.plans import PlanHistory
 from tidegate.hosts.queries import Answering
 from tidegate.hosts.query_slices import described, in_order, question
 from tidegate.hosts.slacks import SlackHistory, require_calibrated
-from tidegate.hosts.warehouse import Commit
 from tidegate.hosts.widths import SlackWidths
 from tidegate.operators.schedule import instants_us
 from tidegate.operators.window_sizing import ControllerState, advance, plan_table, query_plan_table
 from tidegate.sources.files import SourceFile
+from tidegate.store.commit import Commit
+from tidegate.store.intervals import Interval, interval_holding, interval_labelled
+from tidegate.store.warehouse import Warehouse
 
 STAGE = "live"
 NEEDED_STAGES = ("ingest", "join_aggregate", "top_k", "calibrate")
@@ -107,14 +109,11 @@ class Live:
         self._start = start
         self._clock: Clock | None = None
         self._stopping = False
+        self._known: frozenset[str] | None = None
         self._moved_s = self._said_s = time.monotonic()
 
     def __enter__(self) -> Live:
-        warehouse = self.context.warehouse
-        message = (
-            f"pipeline {self.context.pipeline.name} is already running live in {warehouse.folder}: stop that run first"
-        )
-        self._lock = warehouse.alone("live_run", message)
+        self._lock = only_live_run(self.context.warehouse)
         self._lock.__enter__()
         try:
             self.position = self._where_to_begin()
@@ -209,9 +208,16 @@ class Live:
         begin_anew(warehouse)
         at_us = begin.start_us
         position = Position(begin.label, at_us, at_us, -1, declared, context.cold_start)
-        with warehouse.commit(STAGE) as commit:
+        with self._commit(warehouse, begin) as commit:
             put_position(commit, position)
         return position
+
+    @contextmanager
+    def _commit(self, warehouse: Warehouse, interval: Interval) -> Iterator[Commit]:
+        """A commit of this run: refused if another live run has committed since this one's last."""
+        with warehouse.commit(STAGE, [interval], self._known) as commit:
+            yield commit
+        self._known = frozenset(warehouse.cut.runs)
 
     def _enter_interval(self) -> None:
         """Look at the present interval: what it reads, and from where."""
@@ -271,7 +277,7 @@ class Live:
         for file in landed:
             if file.status == "ok" and file.arrived_in(start_us, until_us):
                 files[file.stream].append(file)
-        with warehouse.commit(STAGE) as commit:
+        with self._commit(warehouse, self.interval) as commit:
             read = [self._judged(stream, files[stream.name], until_us) for stream in pipeline.streams]
             taken = _Taken({}, {}, sum(refused for _, refused in read))
             for stream, (rows, _) in zip(pipeline.streams, read, strict=True):
@@ -343,7 +349,7 @@ class Live:
         position, interval, pipeline = self.position, self.interval, self.context.pipeline
         plans = PlanHistory.for_emissions(self.warehouse, interval.start_us)
         slacks = SlackHistory.load(self.warehouse, [interval])
-        with self.warehouse.commit(STAGE) as commit:
+        with self._commit(self.warehouse, self.interval) as commit:
             given = [self._answers(query, plans, slacks) for query in pipeline.queries]
             rows = 0
             for query, (_, fresh) in zip(pipeline.queries, given, strict=True):
@@ -393,7 +399,7 @@ class Live:
         self.position = replace(
             self.position, interval=following.label, cold_start=False, behind=0, declared=_fingerprint(context)
         )
-        with context.warehouse.commit(STAGE) as commit:
+        with self._commit(context.warehouse, following) as commit:
             put_position(commit, self.position)
         context.cold_start = False
         self.intake.forget(landed, interval.end_us)

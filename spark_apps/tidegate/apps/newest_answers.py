@@ -9,8 +9,8 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from tidegate.declarations.models import Query
-from tidegate.hosts.intervals import Interval
-from tidegate.hosts.warehouse import Warehouse
+from tidegate.store.intervals import Interval
+from tidegate.store.warehouse import Warehouse
 
 ROWS_SHOWN = 12
 _NARROWEST = 8

@@ -1,10 +1,10 @@
 """Stage ``publish``: the dbt marts of the run's intervals, built, tested, and only then put in place.
 
 Write, audit, publish: dbt builds every mart for the run's intervals alone, into a folder that nobody reads, and runs
-its tests there. If they pass, each mart's rows are cut by interval and every interval's partition is exchanged as a
-whole, in one commit, under ``<warehouse>/<pipeline>/_dbt/marts/<mart>/interval=<start>/``. So a re-run leaves the same
-rows, an interval that has become empty leaves an empty partition (dbt's own dynamic ``insert_overwrite`` would leave
-the old rows), and nobody ever sees a row that failed a test.
+its tests there. If they pass, each mart's rows are cut by interval and replace the intervals' partitions of the Delta
+table ``<warehouse>/<pipeline>/marts/<mart>``, all marts in one commit. So a re-run leaves the same rows, an interval
+that has become empty leaves an empty partition (dbt's own dynamic ``insert_overwrite`` would leave the old rows), and
+nobody ever sees a row that failed a test.
 """
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ from tidegate.apps.dbt_session import Session, SourceTable
 from tidegate.apps.extras import require_stage
 from tidegate.apps.launcher import launch
 from tidegate.declarations.errors import UserError
+from tidegate.declarations.tables import TIMESTAMP
 from tidegate.hosts.context import RunContext
-from tidegate.hosts.intervals import Interval
-from tidegate.hosts.warehouse import Commit, Warehouse
+from tidegate.store.commit import Commit
+from tidegate.store.intervals import Interval
+from tidegate.store.warehouse import MARTS, Warehouse
 
 STAGE = "publish"
 _FINGERPRINT = "project.fingerprint"
@@ -85,7 +87,7 @@ def prepare_session(warehouse: Warehouse, labels: Sequence[str], fingerprint: st
         project=str(home / "project"),
         home=str(home),
         slice=str(home / "slice"),
-        marts=str(home / "marts"),
+        marts=str(warehouse.folder / MARTS),
         docs_page=None if documented else str(page),
         result=str(home / "result.json"),
         tables=[_source_table(warehouse, table, set(labels)) for table in warehouse.tables()],
@@ -105,13 +107,24 @@ def publish_mart(commit: Commit, mart: str, built: Path, intervals: Sequence[Int
         raise RuntimeError(f"mart {mart} has rows of intervals that this run is not about: {sorted(unknown)}")
     keys = [(f.name, "ascending") for f in data.schema if not pa.types.is_nested(f.type)]
     data = data.sort_by(keys).combine_chunks().replace_schema_metadata(None)
-    rows = {}
+    data = data.cast(_delta_schema(data.schema))
+    rows, table = {}, f"{MARTS}/{mart}"
+    commit.warehouse.log(table).schema = data.drop_columns(["interval"]).schema
     for interval in intervals:
         part = data.filter(pc.equal(data["interval"], interval.label)).drop_columns(["interval"])
-        folder = commit.stage_folder(f"_dbt/marts/{mart}", interval.label)
+        folder = commit.stage_folder(table, interval.label)
         pq.write_table(part, folder / f"part-00000-{commit.id}.parquet")
         rows[interval] = part.num_rows
     return rows
+
+
+def _delta_schema(built: pa.Schema) -> pa.Schema:
+    """Instants in UTC to the microsecond, everything nullable: what Delta tables have."""
+
+    def kind(type_: pa.DataType) -> pa.DataType:
+        return TIMESTAMP if pa.types.is_timestamp(type_) else type_
+
+    return pa.schema([pa.field(field.name, kind(field.type)) for field in built])
 
 
 def _last_fingerprint(home: Path) -> str:
@@ -140,8 +153,8 @@ def _turn(context: RunContext, home: Path) -> Iterator[int]:
 
 def _source_table(warehouse: Warehouse, table: str, labels: set[str]) -> SourceTable:
     columns = ", ".join(f"`{field.name}` {spark_type(field.type)}" for field in warehouse.schema(table))
-    present = [label for label in warehouse.labels(table) if label in labels]
-    return SourceTable(table, columns, str(warehouse.folder / table), present)
+    files = [file.path for label in sorted(labels) for file in warehouse.live(table, label)]
+    return SourceTable(table, columns, str(warehouse.folder / table), files)
 
 
 def _dbt(context: RunContext, session: Session, home: Path, lock: int) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -29,12 +30,15 @@ from tidegate.apps.report_sections import (
 from tidegate.apps.report_tables import Tables
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline
-from tidegate.hosts.warehouse import Warehouse
+from tidegate.store.warehouse import Warehouse
 
 
-def run(pipeline: Pipeline, warehouse: Path, output: Path | None = None) -> Path:
-    """Write the page and return its path (default ``<warehouse>/<pipeline>/_docs/report.html``)."""
-    store = Warehouse(warehouse, pipeline)
+def run(pipeline: Pipeline, warehouse: Path, output: Path | None = None, as_of: str | datetime | None = None) -> Path:
+    """Write the page and return its path (default ``<warehouse>/<pipeline>/_docs/report.html``).
+
+    ``as_of``: of what had been committed by that instant, or with that run.
+    """
+    store = Warehouse(warehouse, pipeline, as_of)
     if not store.folder.is_dir():
         raise UserError(f"there is nothing to report: {store.folder} does not exist; has the pipeline run yet?")
     target = output if output is not None else store.folder / "_docs" / "report.html"

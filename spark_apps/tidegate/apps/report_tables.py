@@ -10,8 +10,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidegate.hosts.intervals import interval_labelled
-from tidegate.hosts.warehouse import Warehouse
+from tidegate.declarations.errors import UserError
+from tidegate.store.intervals import interval_labelled
+from tidegate.store.warehouse import Warehouse
 
 # A map and whole records, which the page has no use for.
 _NOT_SHOWN = {("accuracy", "width_s"), ("quarantine", "record")}
@@ -30,7 +31,7 @@ _WRITTEN_BY = {
     "run_metrics": "every stage",
 }
 # What a broken file, or one of another version, makes the reader say.
-_UNREADABLE = (pa.ArrowException, ValueError, OSError)
+_UNREADABLE = (UserError, pa.ArrowException, ValueError, OSError)
 
 
 @dataclass

@@ -42,8 +42,6 @@ from tidegate.hosts.history_store import (
     samples_in_force,
     samples_table,
 )
-from tidegate.hosts.intervals import Interval, interval_labelled
-from tidegate.hosts.warehouse import Warehouse
 from tidegate.operators.history.bands import Bands, pass_capacity, plan_levels
 from tidegate.operators.history.laws import Float64s, Int64s
 from tidegate.operators.history.thinning import (
@@ -55,6 +53,9 @@ from tidegate.operators.history.thinning import (
     relabel_rows,
 )
 from tidegate.operators.schedule import instants_us
+from tidegate.store.intervals import Interval, interval_labelled
+from tidegate.store.upkeep import tidy
+from tidegate.store.warehouse import Warehouse
 
 STAGE = "resample_history"
 DAY_US = 86_400 * 1_000_000
@@ -65,6 +66,8 @@ def run(context: RunContext, intervals: Sequence[Interval]) -> None:
     """Decide, record and apply the passes of the intervals that end a UTC day; nothing for the others."""
     streams = [s for s in context.pipeline.streams if s.history is not None]
     due = [interval for interval in intervals if interval.ends_day]
+    if due:
+        _tidy(context)
     with context.stage(STAGE, intervals) as stage:
         if not streams or not due:
             return
@@ -86,6 +89,14 @@ def run(context: RunContext, intervals: Sequence[Interval]) -> None:
         _rewrite(context, stage, written, held)
     for stream in streams:
         renew(context.warehouse, stream)
+
+
+def _tidy(context: RunContext) -> None:
+    done = tidy(context.warehouse)
+    if done.restored:
+        context.progress(f"{STAGE}: {done.restored} partitions that killed runs had touched are as they were before")
+    if done.files or done.folders:
+        context.progress(f"{STAGE}: {done.files} files and {done.folders} folders that nothing needs are removed")
 
 
 def recorded_passes(warehouse: Warehouse, stream: str) -> tuple[Pass, ...]:
@@ -202,7 +213,7 @@ class _Held:
         rows, label = self._entered(self.end_us <= interval.end_us)
         rows = _set(rows, "fraction", pa.array(self.fraction[label], pa.float64()))
         view = View.of(rows, self.stream.numeric_columns)
-        return judge(Past(self.warehouse, self.stream, {}, view), interval.end_us)
+        return judge(Past(self.warehouse, self.stream, (), view), interval.end_us)
 
     def _entered(self, known: np.ndarray) -> tuple[pa.Table, Int64s]:
         """The rows of what entered in the known intervals, and the number of each one's interval."""

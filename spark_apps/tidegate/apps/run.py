@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Sequence
 
 from tidegate.hosts.context import RunContext
-from tidegate.hosts.intervals import Interval
+from tidegate.store.intervals import Interval
 
 STAGES = (
     "ingest",

@@ -27,7 +27,6 @@ from tidegate.declarations.models import History, Stream
 from tidegate.declarations.tables import TIMESTAMP, has_groups
 from tidegate.hosts.context import RunContext, StageRun, previous_label
 from tidegate.hosts.history_store import ROOM, SAMPLE_ORDER, put_bands, recorded_fractions, samples_table
-from tidegate.hosts.intervals import Interval, interval_holding
 from tidegate.hosts.plans import PlanHistory
 from tidegate.operators.history.bands import Bands, initial_levels, room_between_passes
 from tidegate.operators.history.laws import Float64s, Int64s
@@ -42,6 +41,7 @@ from tidegate.operators.history.thinning import (
 )
 from tidegate.operators.schedule import instants_us
 from tidegate.operators.window_sizing.bounds import EffectiveBounds
+from tidegate.store.intervals import Interval, interval_holding
 
 STAGE = "sample_history"
 # One process reads, hashes and adds up about a million tuples a second; the samples of a run stay in its memory.
@@ -205,7 +205,7 @@ def _sampled_counts(stage: StageRun, stream: Stream, intervals: Sequence[Interva
     """(Index of the interval, start of the leaf) → sampled tuples, from the files that were written."""
     found: dict[tuple[int, int], int] = {}
     for index, interval in enumerate(intervals):
-        for file in stage.commit.written(samples_table(stream.name), interval):
+        for file in stage.commit.written(samples_table(stream.name), interval.label):
             starts = instants_us(pq.ParquetFile(file).read(columns=["leaf_start"]).column("leaf_start"))
             for start, count in zip(*(a.tolist() for a in np.unique(starts, return_counts=True)), strict=True):
                 found[index, start] = found.get((index, start), 0) + count

@@ -29,7 +29,7 @@ from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline
 from tidegate.hosts.pyspark_files import require_whole_pyspark
 from tidegate.hosts.session import configure_quietly
-from tidegate.hosts.warehouse import Warehouse
+from tidegate.store.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,6 @@ is there and empty, and a partition from before a column was added has nulls in 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,8 @@ from typing import Any
 
 from tidegate.apps.dbt_project import spark_type
 from tidegate.declarations.errors import UserError
-from tidegate.hosts.warehouse import Warehouse
+from tidegate.store.warehouse import MARTS as STORED
+from tidegate.store.warehouse import Warehouse
 
 TABLES, MARTS = "warehouse", "tidegate"
 
@@ -32,21 +32,13 @@ class Column:
 
 @dataclass(frozen=True)
 class Relation:
-    """A table or mart: columns without the partition ``interval``, and the folder of its partitions."""
+    """A table or mart: columns without the partition ``interval``, and the live files of its partitions."""
 
     schema: str
     name: str
     columns: tuple[Column, ...]
     comment: str
-    folder: Path
-
-    def labels(self) -> set[str]:
-        """Labels of the partitions that are there now. Cost: about a microsecond a partition."""
-        try:
-            names = os.listdir(self.folder)
-        except FileNotFoundError:
-            return set()
-        return {name.removeprefix("interval=") for name in names if name.startswith("interval=")}
+    files: tuple[str, ...]
 
     def spark_ddl(self) -> str:
         """CREATE TABLE over the folder, without partitions."""
@@ -60,8 +52,8 @@ class Relation:
     def duckdb_ddl(self) -> str:
         """CREATE VIEW over the files, with comments; of a relation without files, a view without rows."""
         name = f'{self.schema}."{self.name}"'
-        if any(self.folder.glob("interval=*/*.parquet")):
-            files = _duckdb_text(f"{_duckdb_glob(self.folder)}/interval=*/*.parquet")
+        if self.files:
+            files = f"[{', '.join(_duckdb_text(_duckdb_pattern(file)) for file in self.files)}]"
             partitions = "hive_partitioning = true, hive_types_autocast = false, union_by_name = true"
             source = f"SELECT * FROM read_parquet({files}, {partitions})"
         else:
@@ -118,7 +110,7 @@ def duckdb_script(warehouse: Warehouse) -> str:
 def _table(warehouse: Warehouse, schema: str, table: str, node: dict[str, Any] | None) -> Relation:
     meanings = _meanings(node)
     columns = [Column(f.name, spark_type(f.type), meanings.get(f.name, "")) for f in warehouse.schema(table)]
-    return Relation(schema, table, tuple(columns), _comment(node), warehouse.folder / table)
+    return Relation(schema, table, tuple(columns), _comment(node), _files(warehouse, table))
 
 
 def _mart(warehouse: Warehouse, node: dict[str, Any]) -> Relation | None:
@@ -127,7 +119,11 @@ def _mart(warehouse: Warehouse, node: dict[str, Any]) -> Relation | None:
     if node["config"]["materialized"] != "table":
         return _table(warehouse, MARTS, name, node) if name in warehouse.tables() else None
     columns = _without_interval(node["columns"].values())
-    return Relation(MARTS, name, columns, _comment(node), warehouse.folder / "_dbt" / "marts" / name)
+    return Relation(MARTS, name, columns, _comment(node), _files(warehouse, f"{STORED}/{name}"))
+
+
+def _files(warehouse: Warehouse, table: str) -> tuple[str, ...]:
+    return warehouse.files(table, warehouse.labels(table))
 
 
 def _without_interval(columns: Iterable[dict[str, Any]]) -> tuple[Column, ...]:
@@ -152,6 +148,6 @@ def _duckdb_text(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _duckdb_glob(folder: Path) -> str:
-    """A folder as a pattern that matches it alone."""
-    return "".join(f"[{c}]" if c in "*?[" else c for c in str(folder))
+def _duckdb_pattern(file: str) -> str:
+    """A file as a pattern that matches it alone."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in file)

@@ -178,6 +178,11 @@ def common_schema(table: str) -> pa.Schema:
     return pa.schema(_COMMON[table])
 
 
+def is_common(table: str) -> bool:
+    """Whether a table is alike in all pipelines: no declaration changes its columns."""
+    return table in _COMMON
+
+
 def schema(pipeline: Pipeline, table: str) -> pa.Schema:
     """The Arrow schema of a table of this pipeline, without ``interval``; KeyError for an unknown table."""
     if table in _COMMON:

@@ -11,11 +11,11 @@ import pyarrow as pa
 from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.tables import TIMESTAMP, WIDTHS
 from tidegate.hosts.context import RunContext, StageRun
-from tidegate.hosts.intervals import Interval, labels_holding
 from tidegate.hosts.plans import Emissions, PlanHistory
 from tidegate.hosts.query_slices import Answers, Staged, cuts, question, run_here_or_on_spark, write
 from tidegate.hosts.slacks import SlackHistory, require_calibrated
 from tidegate.operators.schedule import Int64s, Schedule
+from tidegate.store.intervals import Interval, labels_holding
 
 
 @dataclass(frozen=True)

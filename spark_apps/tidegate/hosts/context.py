@@ -18,9 +18,10 @@ import pyarrow as pa
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline
-from tidegate.hosts.intervals import Interval, interval_holding
 from tidegate.hosts.metrics import ProcessMeter
-from tidegate.hosts.warehouse import Commit, Warehouse
+from tidegate.store.commit import Commit
+from tidegate.store.intervals import Interval, interval_holding
+from tidegate.store.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,7 +81,6 @@ class RunContext:
     def __enter__(self) -> RunContext:
         try:
             self.warehouse.folder.mkdir(parents=True, exist_ok=True)
-            self.warehouse.recover()
         except OSError as error:
             raise UserError(
                 f"the warehouse {self.warehouse.root} cannot be written: {error.strerror}; "

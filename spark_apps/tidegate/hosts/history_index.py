@@ -2,8 +2,8 @@
 
 Of a table and a stream, the rows of each month's partitions stand together in one file of ``_state/history_index``,
 beside the names of the files that they come from. A partition's file names change with every commit, and no file
-changes under its name: so whoever reads lists the partitions' folders, takes from the copy what has the same names
-still, and the rest from the partitions themselves. The copy is brought up to date by whoever finds it stale and may
+changes under its name: so whoever reads takes from the copy what has the names that the cut has, and the rest from the
+partitions themselves. The copy is brought up to date by whoever finds it stale and may
 write; it may be deleted at any time. Partitions of large files are not copied: opening them costs little.
 """
 
@@ -23,9 +23,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from tidegate.hosts.warehouse import Warehouse
+from tidegate.store.cut import read_file
+from tidegate.store.warehouse import Warehouse
 
 FOLDER = "history_index"
 SMALL_FILE_BYTES = 1 << 16
@@ -34,7 +34,6 @@ _MONTH = len("2013-02")
 _DIGEST_BYTES = 16
 _READERS = 4
 _FILES_ONE_BY_ONE = 256
-_TRIES = 5
 _MONTHS_IN_MEMORY = 12
 
 Names = dict[str, str]
@@ -60,8 +59,8 @@ class HistoryIndex:
     ``samples``: the table is the stream's own, and only partitions whose files have less than 64 KiB on average are
     copied; otherwise other streams' rows stand beside its own, told apart by the column ``stream``.
 
-    Cost: a listing of every partition asked for (some 100 000 a second) and a file a month; each partition that has
-    changed since costs its files, and its month is written anew. The last twelve months read stay in memory.
+    Cost: a file a month; each partition that has changed since costs its files, and its month is written anew. The last
+    twelve months read stay in memory.
     Guarantee: the rows are those of the partitions as they stand. A copy that is torn, of another format or of other
     columns is made anew; a reader that may not write does without.
     """
@@ -76,14 +75,7 @@ class HistoryIndex:
     def read(self, labels: Iterable[str]) -> Copied:
         """The rows of the named partitions; those that are not there have none."""
         wanted = sorted(set(labels))
-        for left in reversed(range(_TRIES)):
-            try:
-                found = [self._month(month, list(own)) for month, own in groupby(wanted, _month_of)]
-                break
-            except FileNotFoundError:
-                # A commit has put another partition in the place of one that had been listed: it has other files.
-                if not left:
-                    raise
+        found = [self._month(month, list(own)) for month, own in groupby(wanted, _month_of)]
         names = {label: own for part in found for label, own in part.names.items()}
         large = {label: own for part in found for label, own in part.large.items()}
         empty = _with_interval(self.schema).empty_table()
@@ -96,12 +88,9 @@ class HistoryIndex:
             self.read(own)
 
     def names(self, labels: Iterable[str]) -> Names:
-        """The files of the named partitions that are there, as they are now."""
-        folder, found = str(self.warehouse.folder / self.table), {}
-        for label in labels:
-            with contextlib.suppress(FileNotFoundError):
-                found[label] = _listed(f"{folder}/interval={label}")
-        return found
+        """The files of the named partitions that are there."""
+        live = ((label, self.warehouse.live(self.table, label)) for label in labels)
+        return {label: "/".join(file.name for file in own) for label, own in live if own}
 
     def _month(self, month: str, labels: Sequence[str]) -> Copied:
         path = self.warehouse.folder / "_state" / FOLDER / f"{self.table}.{self.stream}.{month}.arrow"
@@ -119,10 +108,7 @@ class HistoryIndex:
         )
 
     def _renewed(self, kept: Copied, stale: Names, listed: Names) -> Copied:
-        """The copy with the stale partitions read anew, and without those that are gone.
-
-        What was listed is not listed again: a partition that is replaced meanwhile would be lost to this reader.
-        """
+        """The copy with the stale partitions read anew, and without those that are gone."""
         names = listed | self.names(label for label in kept.names if label not in listed)
         valid = {label: own for label, own in kept.names.items() if label not in stale and names.get(label) == own}
         large = {label: own for label, own in stale.items() if self.samples and not self._is_small(label, own)}
@@ -167,7 +153,7 @@ class HistoryIndex:
         return Copied(rows.replace_schema_metadata(None), json.loads(told[b"large"]), json.loads(told[b"names"]))
 
     def _save(self, path: Path, copied: Copied) -> None:
-        """In one step, through the folder that a killed writer's rubbish is removed from; not where none may write."""
+        """In one step, by way of a folder that daily upkeep empties; not where none may write."""
         told = {"format": _FORMAT, "large": json.dumps(copied.large), "names": json.dumps(copied.names)}
         rows, sink = copied.rows.replace_schema_metadata(told), pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
@@ -188,15 +174,6 @@ def _month_of(label: str) -> str:
 
 def _digest(body: pa.Buffer | memoryview) -> bytes:
     return hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest()
-
-
-def _listed(folder: str) -> str:
-    """The Parquet files of a folder; a folder without any is one that is being removed, its successor in place."""
-    for _ in range(_TRIES):
-        names = sorted(name for name in os.listdir(folder) if name.endswith(".parquet"))
-        if names:
-            break
-    return "/".join(names)
 
 
 def _split(own: str) -> list[str]:
@@ -227,14 +204,8 @@ def _only(rows: pa.Table, names: Names) -> pa.Table:
 
 
 def _one_by_one(paths: Sequence[tuple[str, str]], schema: pa.Schema) -> pa.Table:
-    def read(path: str) -> pa.Table:
-        rows = pq.ParquetFile(path).read(columns=schema.names, use_threads=False)
-        # A column that was declared later is NULL in what is older.
-        given = [rows.column(f.name) if f.name in rows.schema.names else pa.nulls(len(rows), f.type) for f in schema]
-        return pa.table(given, names=schema.names).cast(schema)
-
     with ThreadPoolExecutor(_READERS) as pool:
-        parts = list(pool.map(lambda item: read(item[1]), paths))
+        parts = list(pool.map(lambda item: read_file(item[1], schema), paths))
     labels, counts = [label for label, _ in paths], [len(part) for part in parts]
     rows = pa.concat_tables([schema.empty_table(), *parts])
     return rows.append_column("interval", pa.array(np.repeat(np.array(labels, dtype=object), counts), pa.string()))

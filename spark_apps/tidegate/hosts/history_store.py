@@ -19,11 +19,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidegate.hosts.intervals import Interval
-from tidegate.hosts.warehouse import Commit, Warehouse
 from tidegate.operators.history.bands import Bands
 from tidegate.operators.history.laws import Float64s, Int64s
 from tidegate.operators.schedule import instants_us
+from tidegate.store.commit import Commit
+from tidegate.store.cut import read_file
+from tidegate.store.intervals import Interval
+from tidegate.store.warehouse import Warehouse
 
 LEVELS, ROOM = "history_levels", "history_room"
 SAMPLE_ORDER = ("leaf_start", "u", "event_id")
@@ -89,13 +91,16 @@ def keep_below(
         return []
     target = commit.stage_folder(table, interval.label)
     for file in kept:
-        os.link(file.path, target / f"{file.path.name.rsplit('-', 1)[0]}-{commit.id}.parquet")
+        link = target / f"{file.path.name.rsplit('-', 1)[0]}-{commit.id}.parquet"
+        os.link(file.path, link)
+        # By its age upkeep tells what a dead run has left.
+        os.utime(link)
     return kept
 
 
 def recorded_fractions(warehouse: Warehouse, stream: str) -> dict[int, float]:
     """Start of every interval that a pass has thinned → the fraction at which its samples are held since."""
-    labels = warehouse.labels(f"_state/{LEVELS}")
+    labels = warehouse.state_labels(LEVELS)
     held: dict[int, float] = {}
     # Fractions only fall, and every pass notes all intervals known by then: the newest note has it all.
     for label in labels[-1:]:
@@ -204,7 +209,7 @@ def samples_in_force(
     number = {label: i for i, label in enumerate(strata.labels)}
     own = [file for file in files if file.label in number]
     with ThreadPoolExecutor(_READERS) as pool:
-        parts = list(pool.map(lambda f: pq.ParquetFile(f.path).read(columns=wanted.names).cast(wanted), own))
+        parts = list(pool.map(lambda f: read_file(f.path, wanted), own))
     rows = pa.concat_tables(parts) if parts else wanted.empty_table()
     label = np.repeat(np.array([number[f.label] for f in own], np.int64), [len(part) for part in parts])
     return in_force(rows, label, strata)

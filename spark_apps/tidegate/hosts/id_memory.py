@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tidegate.declarations.models import Pipeline, Stream, from_us
-from tidegate.hosts.intervals import interval_at, interval_holding
-from tidegate.hosts.warehouse import Warehouse
 from tidegate.sources.settle import Remembered
+from tidegate.store.intervals import interval_at, interval_holding
+from tidegate.store.warehouse import Warehouse
 
 
 def state_of(stream: Stream) -> str:
@@ -35,8 +35,7 @@ def remembered(warehouse: Warehouse, stream: Stream, start_us: int) -> tuple[Rem
         tuples = warehouse.files(f"events_{stream.name}", [label])
         if not tuples:
             continue
-        folder = warehouse.folder / "_state" / state_of(stream) / f"interval={label}"
-        own = tuple(sorted(str(file) for file in folder.glob("*.parquet")))
+        own = tuple(map(str, warehouse.state_files(state_of(stream), label)))
         same = [Path(file).name for file in own] == [Path(file).name for file in tuples]
         past.append(Remembered(begin_us, tuples, own if same else ()))
     return tuple(past)

@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import psutil  # type: ignore[import-untyped]
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from tidegate.hosts.intervals import Interval
-from tidegate.hosts.warehouse import Commit, Warehouse
+from tidegate.declarations.errors import UserError
+from tidegate.store.commit import Commit
+from tidegate.store.delta import LiveFile, live_file
+from tidegate.store.intervals import Interval
+from tidegate.store.warehouse import Warehouse, read_whole, run_of
 
 FOLDER = "_live"
-_POSITION = f"{FOLDER}/position.json"
+_RUNNING = "_live_run.json"
 
 
 @dataclass(frozen=True)
@@ -42,72 +46,111 @@ class Position:
 class LiveWarehouse(Warehouse):
     """Reads as a warehouse whose newest interval is the present one, with what is known of it by now.
 
-    The present interval's tuples and plans are kept under ``_live``, files that are only ever added; what other
-    intervals' partitions say is read where it stands. Partitions of the present interval that an earlier run may have
-    left, and later ones, are not there.
+    The present interval's tuples and plans are kept under ``_live``, files that are only ever added and that count once
+    their run is committed; what other intervals' partitions say is read where it stands. Partitions of the present
+    interval that an earlier run may have left, and later ones, are not there.
     """
 
     def __init__(self, warehouse: Warehouse, interval: Interval):
         super().__init__(warehouse.root, warehouse.pipeline)
         self.interval = interval
 
-    def partition(self, table: str, label: str) -> Path:
-        """The folder of one partition, there or not."""
-        if label == self.interval.label:
-            return self.folder / FOLDER / table / f"interval={label}"
-        return super().partition(table, label)
-
     def labels(self, table: str) -> list[str]:
         """Labels of the partitions that are there, ascending; the present one's always is."""
         return [*(label for label in super().labels(table) if label < self.interval.label), self.interval.label]
 
-    def read_spark(self, spark: SparkSession, table: str, labels: list[str]) -> DataFrame:  # type: ignore[override]
-        """The rows of the named partitions (those that are there) as a DataFrame with a column ``interval``."""
-        past = super().read_spark(spark, table, [label for label in labels if label != self.interval.label])
-        here = self.partition(table, self.interval.label)
-        if self.interval.label not in labels or not here.is_dir():
-            return past
-        present = spark.read.schema(past.drop("interval").schema).parquet(str(here))
-        return past.unionByName(present.withColumn("interval", F.lit(self.interval.label)))
+    def live(self, table: str, label: str) -> tuple[LiveFile, ...]:
+        """The files of one partition, in the order in which they were added."""
+        if label != self.interval.label:
+            return super().live(table, label)
+        return tuple(live_file(path, label) for path in self._visible(self._part(table)))
+
+    def files(self, table: str, labels: Sequence[str]) -> tuple[str, ...]:
+        """Paths of the named partitions' files, in the order of the labels."""
+        past = super().files(table, [label for label in labels if label != self.interval.label])
+        return (*past, *(map(str, self._visible(self._part(table))) if self.interval.label in labels else ()))
 
     def read_state(self, name: str, label: str) -> pa.Table | None:
         """State as of the clock, or as the run for an earlier interval left it."""
         if label != self.interval.label:
             return super().read_state(name, label)
-        file = self.folder / self._state(name)
-        return pq.ParquetFile(file).read() if file.exists() else None
+        found = self._visible(self._state(name))
+        return read_whole(max(found, key=lambda file: self.cut.runs[run_of(file)])) if found else None
 
     def put_part(self, commit: Commit, table: str, from_us: int, data: pa.Table) -> None:
         """Add rows to the present interval's part of a table, behind those that are there."""
-        name = f"part-{from_us:020d}.parquet"
-        pq.write_table(data.cast(self.schema(table)), commit.file(f"{self._part(table)}/{name}"))
+        folder = commit.other_folder(self._part(table))
+        pq.write_table(data.cast(self.schema(table)), folder / f"part-{from_us:020d}-{commit.id}.parquet")
 
     def put_state(self, commit: Commit, name: str, data: pa.Table) -> None:
         """Keep state as of the clock."""
-        pq.write_table(data, commit.file(self._state(name)))
+        pq.write_table(data, commit.other_folder(self._state(name)) / f"state-{commit.id}.parquet")
 
     def _part(self, table: str) -> str:
         return f"{FOLDER}/{table}/interval={self.interval.label}"
 
     def _state(self, name: str) -> str:
-        return f"{FOLDER}/_state/{name}/interval={self.interval.label}/state.parquet"
+        return f"{FOLDER}/_state/{name}/interval={self.interval.label}"
+
+    def _visible(self, folder: str) -> list[Path]:
+        return sorted(f for f in (self.folder / folder).glob("*.parquet") if run_of(f) in self.cut.runs)
 
     def forget_others(self) -> None:
-        """Remove what is kept of intervals that are over."""
+        """Remove what is kept of intervals that are over, and all positions but the newest."""
         for folder in (self.folder / FOLDER).glob("**/interval=*"):
             if folder.name != f"interval={self.interval.label}":
                 shutil.rmtree(folder, ignore_errors=True)
+        newest = _position_file(self)
+        for file in (self.folder / FOLDER).glob("position-*.json"):
+            if file != newest:
+                file.unlink(missing_ok=True)
 
 
 def read_position(warehouse: Warehouse) -> Position | None:
     """Where the last live run stood, None if there was none."""
-    file = warehouse.folder / _POSITION
-    return Position(**json.loads(file.read_text())) if file.exists() else None
+    file = _position_file(warehouse)
+    return None if file is None else Position(**json.loads(file.read_text()))
 
 
 def put_position(commit: Commit, position: Position) -> None:
     """Keep the position together with what the commit holds."""
-    commit.file(_POSITION).write_text(json.dumps(asdict(position)))
+    folder = commit.warehouse.folder / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"position-{commit.id}.json").write_text(json.dumps(asdict(position)))
+
+
+def _position_file(warehouse: Warehouse) -> Path | None:
+    runs = warehouse.cut.runs
+    found = [file for file in (warehouse.folder / FOLDER).glob("position-*.json") if run_of(file) in runs]
+    return max(found, key=lambda file: runs[run_of(file)], default=None)
+
+
+@contextmanager
+def only_live_run(warehouse: Warehouse) -> Iterator[None]:
+    """Note that this process runs the pipeline live; UserError if one that is alive has noted so.
+
+    For a clear message at once: of two that run all the same, the commits of one are refused.
+    """
+    note, own = warehouse.folder / _RUNNING, psutil.Process()
+    mine = {"process": own.pid, "since": own.create_time()}
+    with_it = json.loads(note.read_text()) if note.exists() else None
+    if with_it is not None and with_it != mine and _alive(with_it):
+        raise UserError(
+            f"pipeline {warehouse.pipeline.name} is already running live in {warehouse.folder} (process "
+            f"{with_it['process']}): stop that run first"
+        )
+    note.write_text(json.dumps(mine))
+    try:
+        yield
+    finally:
+        note.unlink(missing_ok=True)
+
+
+def _alive(note: dict[str, float]) -> bool:
+    try:
+        return bool(psutil.Process(int(note["process"])).create_time() == note["since"])
+    except psutil.Error:
+        return False
 
 
 def begin_anew(warehouse: Warehouse) -> None:

@@ -15,9 +15,7 @@ import pyarrow.compute as pc
 from tidegate.declarations.models import Pipeline, Stream
 from tidegate.hosts import queries
 from tidegate.hosts.context import RunContext, StageRun, previous_label
-from tidegate.hosts.intervals import Interval
 from tidegate.hosts.slacks import SlackHistory, require_calibrated
-from tidegate.hosts.warehouse import Warehouse
 from tidegate.hosts.widths import SlackWidths
 from tidegate.operators.tuple_bytes import Held
 from tidegate.operators.window_sizing import (
@@ -29,6 +27,8 @@ from tidegate.operators.window_sizing import (
     query_plan_table,
     rates_table,
 )
+from tidegate.store.intervals import Interval
+from tidegate.store.warehouse import Warehouse
 
 STATE = "window_sizing"
 QUERY_PLANS = "query_plans"

@@ -10,10 +10,8 @@ import numpy as np
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, Query, to_us
-from tidegate.hosts.intervals import interval_holding, interval_labelled
 from tidegate.hosts.planner import QUERY_PLANS, STATE, first_arrivals_us
 from tidegate.hosts.slacks import SlackHistory
-from tidegate.hosts.warehouse import Warehouse
 from tidegate.operators.schedule import Int64s, ticks_between
 from tidegate.operators.window_sizing import (
     NOT_YET_US,
@@ -23,6 +21,8 @@ from tidegate.operators.window_sizing import (
     PlanRow,
     QueryPlanRow,
 )
+from tidegate.store.intervals import interval_holding, interval_labelled
+from tidegate.store.warehouse import Warehouse
 
 
 @dataclass(frozen=True)

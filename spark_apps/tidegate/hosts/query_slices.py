@@ -17,11 +17,11 @@ from tidegate.declarations.models import Query
 from tidegate.engine import Slice
 from tidegate.engine import run as run_slices
 from tidegate.hosts.context import RunContext
-from tidegate.hosts.intervals import Interval
 from tidegate.hosts.queries import Answering, Question
 from tidegate.hosts.scan import EventFiles
-from tidegate.hosts.warehouse import Commit
 from tidegate.operators.schedule import Schedule
+from tidegate.store.commit import Commit
+from tidegate.store.intervals import Interval
 
 Result = TypeVar("Result")
 
@@ -191,7 +191,7 @@ class PartFile:
 
 
 class Staged:
-    """The partitions of a table that slices write, aside, to be moved in by the commit."""
+    """The partitions of a table that slices write, to be put in place by the commit."""
 
     def __init__(self, commit: Commit, table: str, intervals: Sequence[Interval]):
         self.commit, self.table, self.intervals = commit, table, list(intervals)
@@ -210,8 +210,7 @@ class Staged:
         """
         rows = {}
         for interval in self.intervals:
-            folder = self.folders[interval.label]
-            files = sorted(folder.glob("*.parquet"))
+            folder, files = self.folders[interval.label], self.commit.written(self.table, interval.label)
             there = sum(pq.read_metadata(file).num_rows for file in files)
             rows[interval] = sum(counts.get(interval.label, 0) for counts in counted)
             if there != rows[interval]:

@@ -20,14 +20,14 @@ import pyarrow.parquet as pq
 
 from tidegate.declarations.models import Stream
 from tidegate.declarations.tables import TIMESTAMP
-from tidegate.hosts.intervals import interval_holding
 from tidegate.hosts.sieves import Sieve
 from tidegate.operators.arrivals import int64s
 from tidegate.operators.expressions import columns_of, evaluate, pushed_down, truth
 from tidegate.operators.schedule import NEVER_US
+from tidegate.store.intervals import interval_holding
 
 if TYPE_CHECKING:
-    from tidegate.hosts.warehouse import Warehouse
+    from tidegate.store.warehouse import Warehouse
 
 BATCH_ROWS = 1 << 17
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from tidegate.declarations.models import Pipeline, Query, to_us
 from tidegate.hosts.context import RunContext, previous_label
-from tidegate.hosts.intervals import Interval, interval_holding
-from tidegate.hosts.warehouse import Warehouse
 from tidegate.operators.schedule import Int64s
+from tidegate.store.intervals import Interval, interval_holding
+from tidegate.store.warehouse import Warehouse
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidegate.declarations.models import Pipeline, to_us
-from tidegate.hosts.intervals import Interval
-from tidegate.hosts.warehouse import Warehouse
+from tidegate.store.intervals import Interval
+from tidegate.store.warehouse import Warehouse
 
 
 @dataclass(frozen=True)

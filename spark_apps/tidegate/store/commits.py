@@ -1,0 +1,155 @@
+"""``_commits``: which runs are committed, and when. A row of it is what makes a run's files visible, in all its tables.
+
+A file a run, ``<µs since 1970>-<stage>-<run>.parquet``: its name alone says what readers need. Of two runs of a stage
+that meet in an interval, the one whose row is second is refused: the row is added to the version that was looked at, or
+looked at again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidegate.declarations.errors import UserError
+from tidegate.declarations.models import from_us, to_us
+from tidegate.declarations.tables import TIMESTAMP
+from tidegate.store.delta import DeltaLog, LiveFile, live_file
+
+TABLE = "_commits"
+SCHEMA = pa.schema(
+    [
+        ("stage", pa.string()),
+        ("interval", pa.string()),
+        ("run", pa.string()),
+        ("versions", pa.map_(pa.string(), pa.int64())),
+        ("committed_at", TIMESTAMP),
+    ]
+)
+_MERGED = "merged"
+_DIGITS = 17
+
+
+@dataclass(frozen=True, order=True)
+class Committed:
+    """A committed run: when (µs since 1970; later commits have later times), of which stage."""
+
+    at_us: int
+    stage: str
+    run: str
+
+
+@dataclass(eq=False)
+class Commits:
+    """The commits of one pipeline, in ``folder``. Call ``refresh`` before asking."""
+
+    folder: Path
+    _log: DeltaLog = field(init=False, repr=False)
+    _known: dict[str, tuple[Committed, ...]] = field(default_factory=dict, init=False, repr=False)
+    _version: int = field(default=-1, init=False, repr=False)
+    _runs: dict[str, Committed] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._log = DeltaLog(self.folder / TABLE, SCHEMA, partitioned=False)
+
+    def refresh(self) -> Mapping[str, Committed]:
+        """Run → its commit, of all there are now."""
+        if self._log.refresh() != self._version:
+            self._version = self._log.version
+            known = {f.name: self._known.get(f.name) or self._commits_of(f) for f in self._log.live()}
+            self._known = known
+            self._runs = {one.run: one for own in known.values() for one in own}
+        return self._runs
+
+    def until(self, as_of: str | datetime) -> int:
+        """The last commit (µs) of a cut: that of a run, or the last one by an instant; UserError if there is none."""
+        runs = self.refresh()
+        if isinstance(as_of, datetime):
+            instant_us = to_us(as_of)
+            if not any(one.at_us <= instant_us for one in runs.values()):
+                first = min(runs.values(), default=None)
+                since = (
+                    f"the first is of {from_us(first.at_us):%Y-%m-%dT%H:%M:%SZ}" if first else "there is none at all"
+                )
+                raise UserError(f"nothing had been committed by {as_of:%Y-%m-%dT%H:%M:%SZ} in {self.folder}: {since}")
+            return instant_us
+        if as_of not in runs:
+            newest = ", ".join(one.run for one in sorted(runs.values())[-3:])
+            raise UserError(
+                f"'{as_of}' is neither a time nor a committed run of {self.folder}"
+                + (f"; the newest runs: {newest} (column run of table _commits)" if newest else "")
+            )
+        return runs[as_of].at_us
+
+    def append(
+        self, stage: str, run: str, labels: Sequence[str], versions: Mapping[str, int], begun: frozenset[str]
+    ) -> None:
+        """Commit a run of a stage on some intervals; ``begun``: the runs that it knew when it began.
+
+        UserError if another run of the stage has committed one of the intervals since.
+        """
+        self._log.create()
+        while True:
+            newest = max((one.at_us for one in self.refresh().values()), default=0)
+            self._refuse_second(stage, labels, begun)
+            at_us = max(time.time_ns() // 1000, newest + 1)
+            path = self._log.folder / f"{at_us:0{_DIGITS}}-{stage}-{run}.parquet"
+            rows = {
+                "stage": [stage] * len(labels),
+                "interval": list(labels),
+                "run": [run] * len(labels),
+                "versions": [list(versions.items())] * len(labels),
+                "committed_at": [from_us(at_us)] * len(labels),
+            }
+            self._log.folder.mkdir(parents=True, exist_ok=True)
+            pq.write_table(pa.table(rows, schema=SCHEMA), path)
+            if self._log.append_alone(live_file(path, "")):
+                return
+            path.unlink()
+
+    def rows(self) -> pa.Table:
+        """All rows, in the order of their commits."""
+        self.refresh()
+        parts = [pq.ParquetFile(self._log.folder / f.name).read().cast(SCHEMA) for f in self._log.live()]
+        return pa.concat_tables([SCHEMA.empty_table(), *parts]).sort_by(
+            [("committed_at", "ascending"), ("interval", "ascending")]
+        )
+
+    def merge(self) -> None:
+        """Put one file in the place of all that there are; readers find the same rows."""
+        rows, before = self.rows(), self._log.live()
+        if len(before) < 2:
+            return
+        path = self._log.folder / f"{_MERGED}-{max(self._runs.values()).run}-{time.time_ns():x}.parquet"
+        pq.write_table(rows, path)
+        names = {f.name for f in before}
+        self._log.replace([live_file(path, "")], lambda file: file.name in names)
+
+    def vacuum(self, hours: int) -> int:
+        """Remove what merges have left behind."""
+        return self._log.vacuum(hours)
+
+    def _refuse_second(self, stage: str, labels: Sequence[str], begun: frozenset[str]) -> None:
+        for name, own in self._known.items():
+            if any(one.stage == stage and one.run not in begun for one in own):
+                rows = pq.ParquetFile(self._log.folder / name).read(columns=["stage", "interval", "run"]).to_pylist()
+                for row in rows:
+                    if row["stage"] == stage and row["run"] not in begun and row["interval"] in labels:
+                        raise UserError(
+                            f"stage {stage} was run for {row['interval']} by another process meanwhile (run "
+                            f"{row['run']}, {self.folder}): its rows stand, these are dropped; run the stage again if "
+                            "they are needed"
+                        )
+
+    def _commits_of(self, file: LiveFile) -> tuple[Committed, ...]:
+        if not file.name.startswith(_MERGED):
+            at, stage, run = file.name.removesuffix(".parquet").split("-")
+            return (Committed(int(at), stage, run),)
+        names = ["run", "stage", "committed_at"]
+        rows = pq.ParquetFile(self._log.folder / file.name).read(columns=names).to_pylist()
+        return tuple({Committed(to_us(row["committed_at"]), row["stage"], row["run"]) for row in rows})

@@ -1,0 +1,109 @@
+"""A cut: what a reader sees of all tables, fixed when it begins to read. It holds whole runs only.
+
+A version of a table's log may hold files of runs that are not committed (yet, or ever, after a kill). A partition that
+has such files is taken from the newest earlier version in which all its files are of committed runs. So nothing has to
+be recovered before reading, and a writer that dies leaves nothing behind but files that nobody sees.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidegate.declarations.errors import UserError
+from tidegate.store.commits import Committed
+from tidegate.store.delta import DeltaLog, LiveFile
+
+SHARED = frozenset({"run_metrics"})
+"""Tables in whose partitions every stage has a file of its own."""
+
+Key = tuple[str, str]
+Partitions = Mapping[str, tuple[LiveFile, ...]]
+"""Label → the partition's files, by name."""
+
+
+@dataclass(eq=False)
+class Cut:
+    """The tables of ``logs`` as the runs of ``runs`` left them.
+
+    Cost: a table's log is read when it is first asked for; a partition that a killed run has touched costs the versions
+    back to its last whole one.
+    """
+
+    logs: Mapping[str, DeltaLog]
+    runs: Mapping[str, Committed]
+    _tables: dict[str, Partitions] = field(default_factory=dict, init=False, repr=False)
+
+    def table(self, table: str) -> Partitions:
+        """The partitions of a table, labels ascending; none if it has never been written."""
+        if table not in self._tables:
+            self._tables[table] = self._read(table)
+        return self._tables[table]
+
+    def forget(self, table: str) -> None:
+        """Look again when next asked: this process has committed to the table."""
+        self._tables.pop(table, None)
+
+    def _read(self, table: str) -> Partitions:
+        log = self.logs[table]
+        version = log.refresh()
+        groups = _grouped(table, log.live())
+        whole = {key: own for key, own in groups.items() if self._is_whole(own)}
+        missing = groups.keys() - whole.keys()
+        while missing and version > 0:
+            version -= 1
+            earlier = _grouped(table, log.live(version))
+            found = {key: earlier[key] for key in missing if key in earlier and self._is_whole(earlier[key])}
+            whole |= found
+            missing -= found.keys()
+            # What an earlier version does not have was never there before.
+            missing &= earlier.keys()
+        by_label: dict[str, list[LiveFile]] = defaultdict(list)
+        for (label, _), own in whole.items():
+            by_label[label] += own
+        return {label: tuple(sorted(by_label[label])) for label in sorted(by_label)}
+
+    def _is_whole(self, files: list[LiveFile]) -> bool:
+        return all(file.run in self.runs for file in files)
+
+
+def _grouped(table: str, files: tuple[LiveFile, ...]) -> dict[Key, list[LiveFile]]:
+    """The files that are replaced together: those of a partition; where stages share it, those of a stage."""
+
+    def key(file: LiveFile) -> Key:
+        return file.label, file.writer if table in SHARED else ""
+
+    return {k: list(own) for k, own in groupby(sorted(files, key=key), key)}
+
+
+def read_file(path: str | Path, wanted: pa.Schema, strict: bool = False) -> pa.Table:
+    """A data file's rows as ``wanted``: a column that was declared after it was written is NULL, unless ``strict``.
+
+    UserError if the file cannot be read, or lacks a column that it must have.
+    """
+    try:
+        file = pq.ParquetFile(path)
+        there = set(file.schema_arrow.names)
+        rows = file.read(columns=[name for name in wanted.names if name in there])
+    except (OSError, pa.ArrowInvalid) as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        raise UserError(
+            f"{path} is damaged ({str(error).splitlines()[0][:200]}): run that interval's stage again"
+        ) from None
+    absent = [name for name in wanted.names if name not in there]
+    if absent and strict:
+        raise UserError(
+            f"{path} lacks the column{'s' if len(absent) > 1 else ''} {', '.join(absent)}: another version of Tidegate "
+            "wrote it; run that interval's stage again"
+        )
+    if absent:
+        given = [rows.column(f.name) if f.name in there else pa.nulls(rows.num_rows, f.type) for f in wanted]
+        rows = pa.table(given, names=wanted.names)
+    return rows.cast(wanted)

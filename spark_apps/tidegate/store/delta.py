@@ -1,0 +1,247 @@
+"""One table as Delta Lake: which files are live, and how some are put in the place of others.
+
+Data files are written by whoever has the rows (a slice in a worker, a stage in its process); the log is written here,
+by delta-rs, from the driver alone. A file's name ends in ``-<run>.parquet``: readers tell by it whose it is.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidegate.declarations.errors import UserError
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from deltalake.transaction import AddAction, RemoveAction
+
+RETENTION_HOURS = 7 * 24
+"""How long superseded files stay: longer than any reader reads, and as far back as ``--as-of`` reaches."""
+_TRIES = 50
+_CONFIGURATION = {"delta.logRetentionDuration": "interval 30 days"}
+
+
+@dataclass(frozen=True, order=True)
+class LiveFile:
+    """One file of a version: ``label`` of its partition (empty in a table without), name, rows, bytes."""
+
+    label: str
+    name: str
+    rows: int
+    size: int
+
+    @property
+    def run(self) -> str:
+        """The run that wrote it."""
+        return self.name.rpartition("-")[2].removesuffix(".parquet")
+
+    @property
+    def writer(self) -> str:
+        """What its name begins with, before the run."""
+        return self.name.rpartition("-")[0]
+
+    @property
+    def path(self) -> str:
+        """Where it is, relative to the table."""
+        return f"interval={self.label}/{self.name}" if self.label else self.name
+
+
+@dataclass(eq=False)
+class DeltaLog:
+    """The versions of one table at ``folder``; ``schema`` as declared, without ``interval``.
+
+    Cost: opening reads the newest checkpoint and the log after it (8 000 partitions: 50 ms); ``refresh`` only what has
+    been added since; ``replace`` one file of the log (5 ms).
+    """
+
+    folder: Path
+    schema: pa.Schema
+    partitioned: bool = True
+    _table: DeltaTable | None = field(default=None, init=False, repr=False)
+    _live: dict[int, tuple[LiveFile, ...]] = field(default_factory=dict, init=False, repr=False)
+    _fits: bool = field(default=False, init=False, repr=False)
+
+    def refresh(self) -> int:
+        """Look for newer versions; the newest one's number, −1 if there is no table yet."""
+        if self._table is not None:
+            self._table.update_incremental()
+        elif any((self.folder / "_delta_log").glob("*.json")):  # a killed writer may have left an empty folder
+            self._table = _opened(self.folder)
+        return self.version
+
+    @property
+    def version(self) -> int:
+        """The version last looked at; −1 if there is none."""
+        return -1 if self._table is None else self._table.version()
+
+    def live(self, version: int | None = None) -> tuple[LiveFile, ...]:
+        """The files of a version (None: the one last looked at), in no order; none before the first."""
+        number = self.version if version is None else version
+        if number < 0:
+            return ()
+        if number not in self._live:
+            table = self._table if number == self.version else _opened(self.folder, number)
+            assert table is not None
+            # Versions are asked for one after the other: two suffice.
+            while len(self._live) > 1:
+                del self._live[next(iter(self._live))]
+            self._live[number] = tuple(_files(table, self.partitioned))
+        return self._live[number]
+
+    def create(self) -> None:
+        """Make the table unless it is there."""
+        if self.refresh() >= 0:
+            return
+        from deltalake import Schema
+        from deltalake.exceptions import DeltaError
+        from deltalake.transaction import create_table_with_add_actions
+
+        self.folder.mkdir(parents=True, exist_ok=True)
+        wanted = Schema.from_arrow(self._whole_schema())
+        try:
+            create_table_with_add_actions(
+                str(self.folder), wanted, [], mode="ignore", partition_by=self._by, configuration=_CONFIGURATION
+            )
+        except DeltaError:
+            # Another writer was first.
+            if self.refresh() < 0:
+                raise
+        self.refresh()
+
+    def replace(self, added: Iterable[LiveFile], replaces: Callable[[LiveFile], bool]) -> int:
+        """Put files in the place of others, in one version, and return its number.
+
+        ``replaces``: which of the live files go, asked anew whenever another writer was faster.
+        """
+        from deltalake.transaction import RemoveAction
+
+        self.create()
+        self._fit()
+        files = {file.path: file for file in added}
+        for _ in range(_TRIES):
+            # A path that is added may not be removed: its rows are in place already.
+            here, now_ms = {file.path for file in self.live()}, _now_ms()
+            fresh = [self._add(file, now_ms) for path, file in files.items() if path not in here]
+            gone = sorted(file.path for file in self.live() if replaces(file) and file.path not in files)
+            actions: list[AddAction | RemoveAction] = [*fresh, *(RemoveAction(path, True, now_ms) for path in gone)]
+            if not actions or self._transact(actions):
+                return self.refresh()
+            self.refresh()
+        raise UserError(f"table {self.folder} is being written by too many at once: run this again")
+
+    def append_alone(self, file: LiveFile) -> bool:
+        """Add a file as the version after the one last looked at; False if there is such a version already."""
+        added = self._transact([self._add(file, _now_ms())])
+        if added:
+            self.refresh()
+        return added
+
+    def _add(self, file: LiveFile, now_ms: int) -> AddAction:
+        from deltalake.transaction import AddAction
+
+        values = {"interval": file.label} if self.partitioned else {}
+        return AddAction(file.path, file.size, values, now_ms, True, json.dumps({"numRecords": file.rows}))
+
+    def _transact(self, actions: Sequence[AddAction | RemoveAction]) -> bool:
+        from deltalake import CommitProperties, Schema
+        from deltalake.exceptions import CommitFailedError
+
+        assert self._table is not None, "create() comes first"
+        schema, once = Schema.from_arrow(self._whole_schema()), CommitProperties(max_commit_retries=0)
+        try:
+            self._table.create_write_transaction(list(actions), "append", schema, self._by, commit_properties=once)
+        except CommitFailedError:
+            return False
+        return True
+
+    def vacuum(self, hours: int = RETENTION_HOURS) -> int:
+        """Remove the files that no version of the last ``hours`` names, those of killed runs too; how many."""
+        if self.refresh() < 0:
+            return 0
+        assert self._table is not None
+        gone = self._table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
+        self.refresh()
+        return len(gone)
+
+    @property
+    def _by(self) -> list[str]:
+        return ["interval"] if self.partitioned else []
+
+    def _whole_schema(self) -> pa.Schema:
+        return self.schema.append(pa.field("interval", pa.string())) if self.partitioned else self.schema
+
+    def _fit(self) -> None:
+        """Give the table the columns that have been declared since; UserError if one has another type."""
+        if self._fits:
+            return
+        assert self._table is not None
+        there = {f.name: f for f in pa.schema(self._table.schema().to_arrow())}
+        from deltalake import Field, Schema
+
+        wanted = pa.schema(Schema.from_arrow(self.schema).to_arrow())
+        for field_ in wanted:
+            if field_.name in there and there[field_.name].type != field_.type:
+                raise UserError(
+                    f"column {field_.name} of table {self.folder.name} is {there[field_.name].type} in "
+                    f"{self.folder} and {field_.type} as declared now: a column keeps its type; "
+                    "give the column another name, or run into another warehouse"
+                )
+        new = [f for f in wanted if f.name not in there]
+        if new:
+            self._table.alter.add_columns([Field.from_arrow(f.with_nullable(True)) for f in new])
+            self.refresh()
+        self._fits = True
+
+
+class ReplacedBy:
+    """Says of a live file whether a commit replaces it: those of its partitions, or of its writer there.
+
+    ``partitions``: labels replaced as a whole. ``writers``: (label, writer) of the files that are replaced alone.
+    """
+
+    def __init__(self, partitions: Iterable[str] = (), writers: Iterable[tuple[str, str]] = ()):
+        self._partitions, self._writers = frozenset(partitions), frozenset(writers)
+
+    def __call__(self, file: LiveFile) -> bool:
+        """Whether the file goes."""
+        return file.label in self._partitions or (file.label, file.writer) in self._writers
+
+
+def live_file(path: Path, label: str) -> LiveFile:
+    """A file as it has been written, from its footer."""
+    return LiveFile(label, path.name, pq.read_metadata(path).num_rows, path.stat().st_size)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _opened(folder: Path, version: int | None = None) -> DeltaTable:
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    try:
+        return DeltaTable(str(folder), version=version)
+    except (DeltaError, OSError) as error:
+        raise UserError(
+            f"the log of table {folder.name} cannot be read: {str(error).splitlines()[0][:300]}; "
+            f"restore {folder / '_delta_log'} from a backup, or move {folder} away and run its intervals again"
+        ) from None
+
+
+def _files(table: DeltaTable, partitioned: bool) -> Sequence[LiveFile]:
+    actions = pa.table(table.get_add_actions(flatten=True))
+    paths = actions.column("path").to_pylist()
+    rows, sizes = (actions.column(name).to_pylist() for name in ("num_records", "size_bytes"))
+    found = []
+    for path, count, size in zip(paths, rows, sizes, strict=True):
+        folder, _, name = path.rpartition("/")
+        found.append(LiveFile(folder.removeprefix("interval=") if partitioned else "", name, count or 0, size))
+    return found

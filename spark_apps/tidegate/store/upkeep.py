@@ -1,0 +1,93 @@
+"""Daily upkeep of the tables: what killed runs have left goes, small files of ``_commits`` become one.
+
+Nothing here changes what a reader sees, and a kill between any two steps leaves less to be done the next day.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidegate.store.commit import STATE
+from tidegate.store.delta import RETENTION_HOURS
+from tidegate.store.warehouse import Warehouse
+
+ORPHAN_HOURS = 24
+"""A run that has not been committed by then is dead: no stage runs so long."""
+
+
+@dataclass(frozen=True)
+class Tidied:
+    """What upkeep did: partitions put back as they were before a killed run, files and folders removed."""
+
+    restored: int
+    files: int
+    folders: int
+
+
+def tidy(warehouse: Warehouse, retention_hours: int = RETENTION_HOURS, orphan_hours: int = ORPHAN_HOURS) -> Tidied:
+    """Restore, vacuum, merge and clear one pipeline's tables.
+
+    Args:
+        warehouse: the tables.
+        retention_hours: how long superseded files stay, for readers that began before and for ``--as-of``.
+        orphan_hours: after how long an uncommitted run is taken for dead.
+    """
+    warehouse.refresh()
+    restored = files = 0
+    for table in [*warehouse.tables(), *warehouse.marts()]:
+        log = warehouse.log(table)
+        if log.refresh() >= 0:
+            restored += _restore(warehouse, table, orphan_hours)
+            files += log.vacuum(retention_hours)
+    warehouse.commits.merge()
+    files += warehouse.commits.vacuum(retention_hours)
+    files += _clear_states(warehouse, retention_hours)
+    return Tidied(restored, files, _clear_staging(warehouse, orphan_hours))
+
+
+def _restore(warehouse: Warehouse, table: str, orphan_hours: int) -> int:
+    """Put back what killed runs have replaced in the log, so that no reader has to look behind it, now or ever."""
+    log, partitions = warehouse.log(table), warehouse.cut.table(table)
+    seen = {file for own in partitions.values() for file in own}
+    before = time.time() - orphan_hours * 3600
+    dead = [f for f in log.live() if f.run not in warehouse.cut.runs and _written(log.folder / f.path) < before]
+    if not dead:
+        return 0
+    labels = {file.label for file in dead}
+    gone = {file.path for file in dead}
+    back = [file for file in seen if file.label in labels]
+    log.replace(back, lambda file: file.path in gone)
+    warehouse.cut.forget(table)
+    return len(labels)
+
+
+def _clear_states(warehouse: Warehouse, hours: int) -> int:
+    """Remove the states of runs that others have followed, or that died; of each the newest stays."""
+    before, removed = time.time() - hours * 3600, 0
+    for folder in (warehouse.folder / STATE).glob("*/interval=*"):
+        kept = set(warehouse.state_files(folder.parent.name, folder.name.removeprefix("interval=")))
+        for file in folder.glob("*.parquet"):
+            if file not in kept and _written(file) < before:
+                file.unlink(missing_ok=True)
+                removed += 1
+    return removed
+
+
+def _clear_staging(warehouse: Warehouse, hours: int) -> int:
+    before, removed = time.time() - hours * 3600, 0
+    for folder in (warehouse.folder / "_staging").glob("*"):
+        if _written(folder) < before:
+            shutil.rmtree(folder, ignore_errors=True)
+            removed += 1
+    return removed
+
+
+def _written(path: Path) -> float:
+    """When a file was written; now, if it has just gone."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return time.time()
