@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import duckdb
+from deltalake import DeltaTable
 
 from tidegate.declarations.models import EPOCH, Pipeline, Query
 
@@ -44,13 +45,19 @@ def connect() -> duckdb.DuckDBPyConnection:
 
 def parquet(folder: Path, table: str) -> str:
     """The rows of all partitions of a table, as a FROM item; an error if it has none."""
-    pattern = f"{folder}/{table}/*/*.parquet"
-    return f"read_parquet('{pattern}', hive_partitioning = false)"
+    return f"read_parquet({live(folder, table)}, hive_partitioning = false)"
+
+
+def live(folder: Path, table: str) -> list[str]:
+    """The table's files by Delta's own reader, none of superseded rows; of plain Parquet, all that there are."""
+    if DeltaTable.is_deltatable(str(folder / table)):
+        return sorted(DeltaTable(str(folder / table)).file_uris())
+    return sorted(str(path) for path in folder.glob(f"{table}/*/*.parquet"))
 
 
 def rows(folder: Path, sql: str, table: str) -> list[tuple]:
     """The rows of ``SELECT … FROM {t} …`` over a table's partitions; none if it has no partitions."""
-    if not any(folder.glob(f"{table}/*/*.parquet")):
+    if not live(folder, table):
         return []
     return connect().execute(sql.format(t=parquet(folder, table))).fetchall()
 

@@ -37,7 +37,7 @@ class Published:
 
     @property
     def marts(self) -> Path:
-        return self.home / "marts"
+        return self.context.warehouse.folder / "marts"
 
     def publish(self, *intervals: Interval) -> None:
         publish.run(self.context, intervals or self.intervals)

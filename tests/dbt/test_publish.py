@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.dbt.sensors import Published
+from tests.live_files import live_files
 from tests.dbt.warehouse_rows import replace_rows, rows_of
 
 from tidegate.apps.dbt_project import template_folder
@@ -39,13 +40,14 @@ MARTS = {
 
 def contents(marts: Path) -> dict[str, bytes]:
     """Partition → bytes of its one file (whose name differs from run to run)."""
-    return {str(f.parent.relative_to(marts)): f.read_bytes() for f in sorted(marts.rglob("*.parquet"))}
+    files = [file for log in sorted(marts.glob("*/_delta_log")) for own in live_files(log.parent).values() for file in own]
+    return {str(file.parent.relative_to(marts)): file.read_bytes() for file in files}
 
 
 def mart(published: Published, name: str, label: str | None = None) -> list[dict[str, object]]:
-    files = sorted((published.marts / name).glob(f"interval={label or '*'}/*.parquet"))
-    tables = [pq.ParquetFile(file).read() for file in files]
-    return pa.concat_tables(tables).to_pylist() if tables else []
+    partitions = live_files(published.marts / name)
+    files = [file for one, own in partitions.items() if label in (None, one) for file in own]
+    return pa.concat_tables([pq.ParquetFile(file).read() for file in files]).to_pylist() if files else []
 
 
 def test_every_mart_has_a_partition_for_every_interval(published: Published) -> None:

@@ -19,6 +19,7 @@ import pytest
 from airflow_stack import PROJECT, TemporaryStack
 from playwright.sync_api import sync_playwright
 from pyarrow import dataset
+from tests.live_files import live_files
 from tests.tools import tool
 
 from tidegate.apps.run import STAGES
@@ -134,8 +135,7 @@ def test_six_intervals_by_one_form(stack: TemporaryStack, url: str, page: Any) -
     _picture(page, "grid")
     folder = stack.warehouse / "flights"
     for table in ("events_departures", "answers_most_delayed", "accuracy", "quality_results"):
-        written = {path.name.removeprefix("interval=") for path in (folder / table).glob("interval=*")}
-        assert set(LABELS) <= written, table
+        assert set(LABELS) <= live_files(folder / table).keys(), table
 
 
 def _judged(stack: TemporaryStack, query: str) -> tuple[float, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from datetime import timedelta
@@ -15,6 +16,7 @@ from infra.oracle.history import check_history, check_samples
 from infra.oracle.schedule import connect, expected_windows, final_windows, parquet
 from tests.command import ROOT
 from tests.e2e.flights import FLIGHTS, NIGHT_END, NIGHT_START
+from tests.live_files import live_files
 
 from tidegate.apps.history_filled import fill_answers
 from tidegate.declarations.errors import UserError
@@ -174,12 +176,13 @@ def test_what_history_cannot_fill_is_said(pipeline: Pipeline, warehouse: Path, q
 
 
 def test_every_table_has_every_partition_and_its_schema(pipeline: Pipeline, warehouse: Path) -> None:
-    labels = {f"interval={START + timedelta(hours=hour):%Y-%m-%dT%H}" for hour in range(12)}
+    labels = {f"{START + timedelta(hours=hour):%Y-%m-%dT%H}" for hour in range(12)}
     for table in tables(pipeline):
         if table in ("history_passes", "history_accuracy"):  # written by intervals that end a day
             continue
-        assert {path.name for path in (warehouse / table).iterdir()} == labels, table
-        for path in sorted((warehouse / table).glob("*/*.parquet")):
+        partitions = live_files(warehouse / table)
+        assert partitions.keys() == labels, table
+        for path in (file for own in partitions.values() for file in own):
             assert pq.read_schema(path).names == schema(pipeline, table).names, path
 
 
@@ -215,14 +218,14 @@ def test_an_answer_that_was_tampered_with_is_found(pipeline: Pipeline, warehouse
     """The check above can fail: one delay changed by one minute in a copy."""
     copy = tmp_path / "flights"
     for table in ("answers_most_delayed", "events_departures", "window_plan", "slack_plan"):
-        (copy / table).mkdir(parents=True)
-        for path in (warehouse / table).iterdir():
-            (copy / table / path.name).symlink_to(path)
-    partitions = sorted((warehouse / "answers_most_delayed").iterdir())
-    first = next(p for p in partitions if sum(pq.read_metadata(f).num_rows for f in p.glob("*.parquet")))
-    files = [str(path) for path in first.glob("*.parquet")]
-    label = copy / "answers_most_delayed" / first.name
-    label.unlink()
+        for path in (file for own in live_files(warehouse / table).values() for file in own):
+            (copy / table / path.parent.name).mkdir(parents=True, exist_ok=True)
+            (copy / table / path.parent.name / path.name).symlink_to(path)
+    partitions = live_files(warehouse / "answers_most_delayed").values()
+    first = next(own for own in partitions if sum(pq.read_metadata(f).num_rows for f in own))
+    files = [str(path) for path in first]
+    label = copy / "answers_most_delayed" / first[0].parent.name
+    shutil.rmtree(label)
     label.mkdir()
     columns = "* REPLACE (CASE WHEN rank = 1 THEN dep_delay + 1 ELSE dep_delay END AS dep_delay)"
     source = f"SELECT {columns} FROM read_parquet({files}, hive_partitioning = false)"

@@ -25,6 +25,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 from tests.command import ROOT
+from tests.live_files import live_rows
 
 from tidegate.apps.init import EXAMPLES
 from tidegate.declarations import load_pipeline
@@ -46,8 +47,7 @@ class Example:
 
     def rows(self, table: str) -> list[Row]:
         """All rows of a table of the warehouse."""
-        found = sorted((self.folder / "warehouse" / self.folder.name / table).rglob("*.parquet"))
-        return [row for file in found for row in pq.ParquetFile(file).read().to_pylist()]
+        return live_rows(self.folder / "warehouse" / self.folder.name / table).drop_columns("interval").to_pylist()
 
     def landed(self, stream: str) -> list[Row]:
         """The records of a stream's files as they are, a line that is no record as {"line": …}."""

@@ -298,7 +298,7 @@ def test_kill_in_the_middle_of_steps_then_go_on(by_intervals: Path, tmp_path: Pa
     assert status == 0, said[-3000:]
     assert "Traceback" not in said and "stopped at" in said
     assert len(re.findall(r"the interval's run gave the same \d+ answers", said)) >= 1
-    assert list((root / "city" / "_staging").iterdir()) == []
+    assert not any((root / "city" / "_staging").glob("*"))
     mine, theirs = contents(pipeline, root), contents(pipeline, by_intervals)
     over = {key for key in theirs if key[1] < interval_at(pipeline, until).label}
     assert mine.keys() == over

@@ -92,8 +92,8 @@ def test_two_days_in_one_go_equal_two_days_hour_by_hour(
     assert_same(pipeline, whole, hourly)
 
 
-# Runs the command, and kills itself and its JVM at the n-th rename, by which what was written aside is moved in, or
-# after the n-th line that tells how far it is.
+# Runs the command, and kills itself and its JVM at the n-th transaction of a table's log or of _commits, or after the
+# n-th line that tells how far it is.
 DIES = """\
 import os, signal, sys
 kind, left = sys.argv.pop(1), int(sys.argv.pop(1))
@@ -105,22 +105,25 @@ def dying(function):
             os.killpg(0, signal.SIGKILL)
         return function(*arguments, **options)
     return call
-import tidegate.store.warehouse as warehouse
 from tidegate.cli import main
 from tidegate.hosts.context import RunContext
-if kind == "rename":
-    os.rename, os.replace = dying(os.rename), dying(os.replace)
-    warehouse._exchange = dying(warehouse._exchange)
+from tidegate.store.delta import DeltaLog
+if kind == "transaction":
+    DeltaLog._transact = dying(DeltaLog._transact)
 else:
     RunContext.progress = dying(RunContext.progress)
 sys.exit(main(sys.argv[1:]))
 """
 CHANCE = random.Random(7)
-TEN = [("rename", CHANCE.randrange(1, 150)) for _ in range(5)] + [("line", CHANCE.randrange(3, 40)) for _ in range(5)]
+TEN = [("transaction", CHANCE.randrange(1, 60)) for _ in range(5)] + [
+    ("line", CHANCE.randrange(3, 40)) for _ in range(5)
+]
 
 
 @pytest.mark.parametrize(
-    "deaths", [[("rename", 30), ("line", 25)], pytest.param(TEN, marks=pytest.mark.slow)], ids=["twice", "ten times"]
+    "deaths",
+    [[("transaction", 30), ("line", 25)], pytest.param(TEN, marks=pytest.mark.slow)],
+    ids=["twice", "ten times"],
 )
 def test_killed_again_and_again_then_a_re_run(
     spark: SparkSession,
@@ -136,29 +139,26 @@ def test_killed_again_and_again_then_a_re_run(
     words = ["run", str(FLIGHTS), "--warehouse", str(tmp_path), *span, *stages]
     environment = {**os.environ, "TIDEGATE_LANDING": str(landing)}
     log = tmp_path / "log"
-    with watched(tmp_path) as seen:
+    with watched(pipeline, tmp_path) as seen:
         for kind, count in deaths:
             command = [sys.executable, "-c", DIES, kind, str(count), *words]
             with log.open("w") as out:
                 killed = subprocess.run(command, env=environment, stdout=out, stderr=out, start_new_session=True)
             assert killed.returncode == -signal.SIGKILL, log.read_text()[-3000:]
-            half_done = list((tmp_path / "flights" / "_staging").iterdir())
-            assert half_done or kind == "line", "it died while what it had written was moved in"
         run_stages(spark, pipeline, tmp_path, NIGHT_START, NIGHT_END, COMPUTING)
     assert_same(pipeline, night, tmp_path)
     assert sum(seen) > 100, "the reader met complete partitions while runs were killed"
-    assert list((tmp_path / "flights" / "_staging").iterdir()) == []
 
 
 @contextmanager
-def watched(root: Path) -> Iterator[list[int]]:
-    """Read every file of every partition again and again meanwhile; how many files each look could read."""
+def watched(pipeline: Pipeline, root: Path) -> Iterator[list[int]]:
+    """Read every table in one cut again and again meanwhile; how many files each cut had."""
     stop, seen, failures = threading.Event(), [], []
 
     def watch() -> None:
         while not stop.wait(0.25):
             try:
-                seen.append(read_everything(root))
+                seen.append(read_everything(Warehouse(root, pipeline)))
             except Exception as failure:
                 failures.append(failure)
                 return
@@ -173,13 +173,11 @@ def watched(root: Path) -> Iterator[list[int]]:
     assert not failures, failures
 
 
-def read_everything(root: Path) -> int:
-    """Read every file of every partition; a file that cannot be read wholly is an error. Returns how many."""
-    read = 0
-    for file in (root / "flights").glob("[!_]*/interval=*/*.parquet"):
-        try:
-            pq.ParquetFile(file).read()
-        except FileNotFoundError:
-            continue  # replaced since it was listed
-        read += 1
-    return read
+def read_everything(warehouse: Warehouse) -> int:
+    """Read every file of a cut, whose stages are whole: what ingest has written, it has written of all its tables."""
+    labels = {table: warehouse.labels(table) for table in ("source_files", "stream_rates", "window_plan", "quarantine")}
+    assert len({tuple(own) for own in labels.values()}) == 1, labels
+    files = [file for table in warehouse.tables() for file in warehouse.files(table, warehouse.labels(table))]
+    for file in files:
+        pq.ParquetFile(file).read()
+    return len(files)

@@ -30,7 +30,8 @@ def check(warehouse: Warehouse, hours: Sequence[Interval]) -> str:
 
 
 def results(warehouse: Warehouse) -> list[Row]:
-    """All of quality_results."""
+    """All of quality_results, whoever wrote them."""
+    warehouse.refresh()
     return warehouse.read_arrow("quality_results").to_pylist()
 
 

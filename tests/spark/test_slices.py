@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.live_files import put_rows
 
 from tidegate.apps.calibrate import Learning, _on_grid, learnt
 from tidegate.apps.calibrate_widths import _measured, _over_shares
@@ -70,9 +71,8 @@ def context(tmp_path: Path) -> RunContext:
         tuples = events(context, stream.name, seed)
         labels = np.array(labels_holding(context.pipeline, tuples.column("arrival_time").cast(pa.int64()).to_numpy()))
         for label in np.unique(labels).tolist():
-            path = context.warehouse.partition(f"events_{stream.name}", label)
-            path.mkdir(parents=True)
-            pq.write_table(tuples.filter(pa.array(labels == label)), path / "part-00000-x.parquet")
+            own = {label: tuples.filter(pa.array(labels == label))}
+            put_rows(context.warehouse_root, context.pipeline, f"events_{stream.name}", own, stage=stream.name)
     return context
 
 
@@ -115,7 +115,7 @@ def answered(context: RunContext, query: Query, slices: int, spark: Callable[[],
     about, table = windows.as_arrow(context.pipeline), f"answers_{query.id}"
     whole = question(context, query, windows.schedule, windows.coverage)
     every = Answers(whole, about, {}, context.warehouse.schema(table), sort_columns(query))
-    with context.warehouse.commit("tests") as commit:
+    with context.warehouse.commit("tests", intervals(context)) as commit:
         staged, parts = Staged(commit, table, intervals(context)), []
         for number, rows in enumerate(np.array_split(np.arange(len(windows.schedule)), slices)):
             labels = about.column("interval").slice(rows[0], len(rows)).to_pylist()
@@ -193,7 +193,7 @@ def test_measured_widths_are_the_same_in_any_number_of_slices(context, slices):
 
 def test_a_worker_that_does_not_see_the_warehouse_is_no_success(context):
     missing = pytest.raises(UserError, match="5 rows of table answers_plain were written for .*, but 0 are in")
-    with missing, context.warehouse.commit("tests") as commit:
+    with missing, context.warehouse.commit("tests", intervals(context)) as commit:
         Staged(commit, "answers_plain", intervals(context)).settle([{intervals(context)[0].label: 5}])
     assert context.warehouse.labels("answers_plain") == []
 

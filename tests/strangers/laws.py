@@ -257,7 +257,7 @@ def pages_are_made(world: World) -> Iterator[str]:
     if not (world.tables / "_docs" / "quality" / "index.html").is_file():
         yield "no Data Docs"
     if world.case.publish:
-        if not list((world.tables / "_dbt" / "marts").glob("*/interval=*/*.parquet")):
+        if not list((world.tables / "marts").glob("*/_delta_log")):
             yield "dbt published no marts"
         if not (world.tables / "_docs" / "dbt" / "index.html").is_file():
             yield "dbt wrote no docs page"

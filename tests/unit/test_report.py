@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from plotly.offline import get_plotlyjs_version
+from tests.live_files import put_rows
 
 from tidegate.apps.report import run
 from tidegate.apps.report_charts import byte_unit, shown_percent
@@ -54,11 +55,9 @@ def pipeline() -> Pipeline:
 
 def _write(warehouse: Path, pipeline: Pipeline, table: str, rows: list[dict]) -> None:
     """Spread the rows over the intervals, one after another."""
-    for i, label in enumerate(LABELS):
-        folder = warehouse / pipeline.name / table / f"interval={label}"
-        folder.mkdir(parents=True)
-        own = rows[i :: len(LABELS)]
-        pq.write_table(pa.Table.from_pylist(own, schema=schema(pipeline, table)), folder / "part-0.parquet")
+    wanted = schema(pipeline, table)
+    spread = {x: pa.Table.from_pylist(rows[i :: len(LABELS)], schema=wanted) for i, x in enumerate(LABELS)}
+    put_rows(warehouse, pipeline, table, spread)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tidegate.declarations.errors import UserError
-from tidegate.declarations.models import Column, Pipeline, Stream, from_us
+from tidegate.declarations.models import Column, ColumnType, Pipeline, Stream, from_us
 from tidegate.hosts.context import RunContext
 from tidegate.store.commit import Commit
 from tidegate.store.commits import Commits

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+from infra.oracle.schedule import live
 
 TASKS = """
 SELECT task_id, start_date, end_date FROM task_instance
@@ -49,7 +50,7 @@ class Account:
             rows = connection.execute(TASKS).fetchall()
         spans = [(task, datetime.fromisoformat(start), datetime.fromisoformat(end)) for task, start, end in rows]
         partitions = ds.partitioning(flavor="hive")
-        metrics = ds.dataset(warehouse / "run_metrics", format="parquet", partitioning=partitions).to_table()
+        metrics = ds.dataset(live(warehouse, "run_metrics"), format="parquet", partitioning=partitions).to_table()
         # An application's seconds stand beside every query that it answered.
         metrics = metrics.group_by(["app", "interval"]).aggregate([("seconds", "max")])
         order = list(dict.fromkeys(task for task, _, _ in spans))

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
+import pyarrow.dataset as ds
 from infra.figures.drawing import AMBER, BLUE, GREEN, INK, ORANGE, PURPLE, SKY, canvas, finish, save
 from infra.figures.running import Settings, Skipped
+from infra.oracle.schedule import live
 from matplotlib.colors import ListedColormap
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.patches import Patch
@@ -45,7 +46,7 @@ def held_bytes(folder: Path) -> pd.DataFrame:
 def _table(folder: Path, name: str, columns: list[str], interval: bool = False) -> pd.DataFrame:
     if not (folder / name).is_dir():
         raise Skipped(f"there is no table {name} under {folder}")
-    table = pq.read_table(folder / name)
+    table = ds.dataset(live(folder, name), partitioning="hive").to_table()
     missing = sorted(set(columns) - set(table.column_names))
     if missing:
         raise Skipped(f"{name} under {folder} has no column {', '.join(missing)}: an older version wrote it")
