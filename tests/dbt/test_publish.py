@@ -20,7 +20,9 @@ from tests.dbt.warehouse_rows import replace_rows, rows_of
 
 from tidegate.apps.dbt_project import template_folder
 from tidegate.apps.history import query_history
+from tidegate.apps.sql_relations import duckdb_script
 from tidegate.declarations.errors import UserError
+from tidegate.store.warehouse import Warehouse
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -118,10 +120,10 @@ def test_first_queries_of_the_readme_run(published: Published) -> None:
     statements = [s for block in re.findall(r"```sql\n(.*?)```", readme, flags=re.DOTALL) for s in block.split(";")]
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        connection.execute(f"SET file_search_path = '{str(published.marts.parents[1]).replace(chr(39), chr(39) * 2)}'")
+        connection.execute(duckdb_script(Warehouse(published.context.warehouse_root, published.context.pipeline)))
         results = [connection.execute(s).fetchall() for s in statements if s.strip()]
-    assert len(results) == 6
-    assert all(results[4:])
+    assert len(results) == 3
+    assert all(results[1:])
 
 
 def test_an_interval_loses_its_rows_in_the_marts_too_and_a_rerun_leaves_identical_ones(published: Published) -> None:

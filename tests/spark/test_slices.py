@@ -123,8 +123,8 @@ def answered(context: RunContext, query: Query, slices: int, spark: Callable[[],
         written = run(parts, write, spark)  # type: ignore[arg-type]
         staged.settle([one.rows for one in written])
         tables = [
-            pa.concat_tables([pq.read_table(file, partitioning=None) for file in sorted(folder.glob("*.parquet"))])
-            for folder in staged.folders.values()
+            pa.concat_tables([pq.read_table(file, partitioning=None) for file in commit.written(table, label)])
+            for label in staged.folders
         ]
     assert all(one.peak_state_bytes > 0 for one in written)
     return tables
