@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 from deltalake import DeltaTable
 
 from tidegate.declarations.models import EPOCH, Pipeline, Query
@@ -51,7 +52,8 @@ def parquet(folder: Path, table: str) -> str:
 def live(folder: Path, table: str) -> list[str]:
     """The table's files by Delta's own reader, none of superseded rows; of plain Parquet, all that there are."""
     if DeltaTable.is_deltatable(str(folder / table)):
-        return sorted(DeltaTable(str(folder / table)).file_uris())
+        paths = pa.table(DeltaTable(str(folder / table)).get_add_actions())["path"].to_pylist()
+        return sorted(str(folder / table / path) for path in paths)
     return sorted(str(path) for path in folder.glob(f"{table}/*/*.parquet"))
 
 
