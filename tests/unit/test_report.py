@@ -17,11 +17,12 @@ import pytest
 from plotly.offline import get_plotlyjs_version
 
 from tidegate.apps.report import run
-from tidegate.apps.report_charts import byte_unit, shown_percent
+from tidegate.apps.report_charts import byte_unit
 from tidegate.apps.report_page import PLOTLY_JS
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Column, History, Order, Output, Pipeline, Query, Stream, Window
 from tidegate.declarations.tables import schema
+from tidegate.declarations.units import show_percent
 
 START = datetime(2013, 2, 8, tzinfo=UTC)
 LABELS = [f"2013-02-08T{hour:02}" for hour in range(3)]
@@ -248,5 +249,5 @@ def test_nothing_to_report_and_nowhere_to_write(pipeline: Pipeline, warehouse: P
 
 
 def test_a_percentage_never_rounds_up_to_a_promise_that_was_missed():
-    assert [shown_percent(share) for share in (0.94999, 0.95, 1.0)] == ["94.9 %", "95.0 %", "100.0 %"]
+    assert [show_percent(share) for share in (0.94999, 0.95, 1.0)] == ["94.9 %", "95.0 %", "100.0 %"]
     assert byte_unit(65536) == ("KiB", 1024.0)

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 
-from tidegate.apps.report_charts import shown_percent
 from tidegate.apps.report_history import history_section
 from tidegate.apps.report_page import Section, Tile, Tone, page
 from tidegate.apps.report_promises import promised_first, promises_section
@@ -29,6 +28,7 @@ from tidegate.apps.report_sections import (
 from tidegate.apps.report_tables import Tables
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline
+from tidegate.declarations.units import show_percent
 from tidegate.hosts.warehouse import Warehouse
 
 
@@ -93,7 +93,7 @@ def _tiles(pipeline: Pipeline, tables: Tables, of_queries: Sequence[Section]) ->
     ):
         used = (metrics[peak] / metrics[budget]).astype("float64").max() if len(metrics) else np.nan
         over: Tone = "" if np.isnan(used) else "good" if used <= 1 else "bad"
-        tiles.append(Tile(label, "not measured" if np.isnan(used) else shown_percent(used), over))
+        tiles.append(Tile(label, "not measured" if np.isnan(used) else show_percent(used), over))
     results = tables["quality_results"]
     found = failures(results)
     failed, critical = len(found), int((found["severity"] == "critical").sum())

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from tidegate.apps.report_charts import numbers, shown_number, shown_percent, shown_seconds
+from tidegate.apps.report_charts import numbers, shown_number, shown_seconds
 from tidegate.apps.report_page import Part, Section, Tone
 from tidegate.apps.report_tables import Tables
 from tidegate.declarations.models import Pipeline, Query
+from tidegate.declarations.units import show_percent
 
 KEPT_SHARE = 0.95
 """An ERROR promise is kept if so large a share of the windows is within it."""
@@ -36,13 +37,13 @@ def judge(query: Query, accuracy: pd.DataFrame) -> Judgement:
         promised = f"error ≤ {query.error * 100:.3g} % in {KEPT_SHARE * 100:.0f} %"
         promise = f"Promised: relative error at most {query.error:.3g} in {KEPT_SHARE:.0%} of the windows."
         share = float((values <= query.error).mean()) if len(values) else 0.0
-        kept, measured = share >= KEPT_SHARE, f"in {shown_percent(share)}"
-        found = f"within it in {shown_percent(share)} of {windows}"
+        kept, measured = share >= KEPT_SHARE, f"in {show_percent(share)}"
+        found = f"within it in {show_percent(share)} of {windows}"
     elif query.accuracy is not None:
         promised = f"{query.accuracy * 100:.3g} % of the top {query.limit}"
         promise = f"Promised: at least {query.accuracy:.3g} of the top {query.limit} right on average."
         mean = float(values.mean())
-        kept, measured = mean >= query.accuracy, shown_percent(mean)
+        kept, measured = mean >= query.accuracy, show_percent(mean) if len(values) else ""
         found = f"{mean:.4f} on average over {windows}"
     else:
         metric = "" if accuracy.empty else str(accuracy["metric"].iloc[0]).replace("_", " ")
@@ -107,4 +108,4 @@ def _levels(query: Query, tables: Tables) -> str:
     if not whole:
         return str(plans["support_level"].iloc[-1])
     shares = [(str(level), seconds / whole) for level, seconds in by_level.items() if seconds]
-    return ", ".join(f"{level} {shown_percent(share)}" for level, share in sorted(shares))
+    return ", ".join(f"{level} {show_percent(share)}" for level, share in sorted(shares))

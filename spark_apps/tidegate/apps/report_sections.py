@@ -15,7 +15,6 @@ from tidegate.apps.report_charts import (
     rows_of,
     shown_bytes,
     shown_number,
-    shown_percent,
     shown_seconds,
     shown_text,
     shown_time,
@@ -24,6 +23,7 @@ from tidegate.apps.report_page import Part, Section, Tone
 from tidegate.apps.report_promises import judge
 from tidegate.apps.report_tables import Tables, nothing_in
 from tidegate.declarations.models import Pipeline, Query
+from tidegate.declarations.units import show_percent
 
 HOURLY_UP_TO = pd.Timedelta(days=14)
 
@@ -104,7 +104,7 @@ def _accuracy_part(query: Query, accuracy: pd.DataFrame) -> Part:
             shown_number(r.mean_),
             shown_number(r.shown),
             shown_number(r.worst),
-            "" if pd.isna(r.kept) else shown_percent(r.kept),
+            "" if pd.isna(r.kept) else show_percent(r.kept),
         )
         for at, r in zip(summary.index, rows_of(summary.rename(columns={"mean": "mean_"})), strict=True)
     ]
