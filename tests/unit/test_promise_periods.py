@@ -14,7 +14,7 @@ from tests.quality.good_warehouse import good_pipeline
 
 from tidegate.apps.calibrate_promises import judge_promises
 from tidegate.declarations.models import Pipeline
-from tidegate.declarations.promises import LEAST_PERIODS, SENTENCE, lines, period_name, periods, terms_of
+from tidegate.declarations.promises import LEAST_PERIODS, SENTENCE, lines, newest_of_each, period_name, terms_of
 from tidegate.hosts.context import RunContext
 from tidegate.hosts.intervals import Interval, intervals_between, labels_holding
 from tidegate.operators.schedule import instants_us
@@ -106,7 +106,7 @@ def test_every_interval_tells_how_the_open_period_stands(tmp_path: Path, interva
         assert open_[0]["period_start"] <= known < open_[0]["period_end"]
         hours = max((known - max(open_[0]["period_start"], START)) // timedelta(hours=1), 0)
         assert open_[0]["windows"] == hours
-    newest = periods(table.to_pylist())
+    newest = newest_of_each(table.to_pylist())
     assert [(row["query"], row["period_start"].day, row["kept"]) for row in newest if row["windows"]] == [
         ("total", 8, True), ("total", 9, True), ("total", 10, True), ("total", 11, None),
         ("worst", 8, True), ("worst", 9, False), ("worst", 10, False), ("worst", 11, None),
@@ -148,7 +148,7 @@ def test_until_enough_periods_are_judged_it_is_not_known_whether_a_promise_is_ke
         now = common | tally | {"period_start": START, "windows": 1, "kept": None}
         total, worst = lines(pipeline, [now, closed] if judged else [now])
         assert (worst.query, worst.tone) == ("worst", tone)
-        assert worst.kept == f"{kept} of {judged} days"
+        assert worst.cells[3] == f"{kept} of {judged} days"
         assert worst.last == ("2013-02-07: 95.0 % over 24 windows, kept" if judged else "none")
         assert worst.so_far == "2013-02-08: 95.0 % over 1 window"
         assert (total.tone, total.so_far) == ("open", "no window is final yet")

@@ -15,7 +15,7 @@ import numpy as np
 
 from tidegate.apps.report_history import history_section
 from tidegate.apps.report_page import Section, Tile, Tone, page
-from tidegate.apps.report_promises import promised_first, promises_section
+from tidegate.apps.report_promises import lines_of, promised_first, promises_section
 from tidegate.apps.report_sections import (
     failures,
     memory_section,
@@ -28,6 +28,7 @@ from tidegate.apps.report_sections import (
 from tidegate.apps.report_tables import Tables
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline
+from tidegate.declarations.promises import Line
 from tidegate.declarations.units import show_percent
 from tidegate.hosts.warehouse import Warehouse
 
@@ -53,7 +54,8 @@ def run(pipeline: Pipeline, warehouse: Path, output: Path | None = None) -> Path
 
 def render(pipeline: Pipeline, tables: Tables) -> str:
     """The page as text."""
-    of_queries = [query_section(query, tables) for query in promised_first(pipeline)]
+    of_promises = lines_of(pipeline, tables)
+    of_queries = [query_section(query, of_promises.get(query.id), tables) for query in promised_first(pipeline)]
     sections = [
         promises_section(pipeline, tables),
         *of_queries,
@@ -63,7 +65,7 @@ def render(pipeline: Pipeline, tables: Tables) -> str:
         runs_section(tables),
         quality_section(tables),
     ]
-    covers, tiles = _covers(tables), _tiles(pipeline, tables, of_queries)
+    covers, tiles = _covers(tables), _tiles(tables, list(of_promises.values()))
     # Last, when everything has been read.
     if tables.left_out:
         sections.insert(
@@ -79,13 +81,11 @@ def _covers(tables: Tables) -> str:
     return f"Covers {len(labels)} interval{'s' if len(labels) > 1 else ''}, {labels[0]} to {labels[-1]}."
 
 
-def _tiles(pipeline: Pipeline, tables: Tables, of_queries: Sequence[Section]) -> list[Tile]:
-    promised = [s for s, query in zip(of_queries, promised_first(pipeline), strict=True) if query.promised is not None]
-    kept = sum(section.tone == "good" for section in promised)
-    broken = any(section.tone == "bad" for section in promised)
-    tiles = [
-        Tile("promises kept", f"{kept} of {len(promised)}", "bad" if broken else "good" if kept else "open"),
-    ]
+def _tiles(tables: Tables, promises: Sequence[Line]) -> list[Tile]:
+    tones = {line.tone for line in promises}
+    tone: Tone = "bad" if "bad" in tones else "good" if tones == {"good"} else "open"
+    kept, judged = sum(line.kept for line in promises), sum(line.judged for line in promises)
+    tiles = [Tile("promise periods kept", f"{kept} of {judged}", tone)]
     metrics = tables["run_metrics"]
     for label, peak, budget in (
         ("peak window state of its budget", "peak_state_bytes", "memory_budget_bytes"),

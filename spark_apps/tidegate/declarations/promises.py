@@ -23,9 +23,9 @@ DIGITS = 12
 """What is measured and what was promised are rounded to so many digits after the point, then compared exactly."""
 
 SENTENCE = (
-    "A query keeps its promise in a period if the mean hit rate of the period's windows is at least its ACCURACY, "
-    f"or if at least {WINDOWS_WITHIN * 100:.0f} of 100 of them lie within its ERROR; "
-    f"it is to keep it in {PERIODS_KEPT * 100:.0f} of 100 periods."
+    "A promise is kept in a period if the mean hit rate of its windows is at least ACCURACY, or if at least "
+    f"{WINDOWS_WITHIN * 100:.0f} of 100 of its windows lie within ERROR; it is to be kept in "
+    f"{PERIODS_KEPT * 100:.0f} of 100 periods."
 )
 NOT_KNOWN = (
     f"Whether a promise is kept in {PERIODS_KEPT * 100:.0f} of 100 periods is not known before {LEAST_PERIODS} of them "
@@ -89,35 +89,38 @@ def period_name(period_us: int, count: int = 1) -> str:
 class Line:
     """One query's promise as every page shows it.
 
-    ``tone``: ``good`` or ``bad`` once enough periods are judged to know, ``open`` before. ``kept``: in how many of how
-    many periods. ``last``: the newest judged period. ``so_far``: the one that is still open.
+    ``tone``: ``good`` or ``bad`` once enough periods are judged to know, ``open`` before. ``kept``, ``judged``: in how
+    many of how many ``periods``. ``last``: the newest judged period. ``so_far``: the one that is still open.
     """
 
     query: str
     tone: Literal["good", "bad", "open"]
     promise: str
-    kept: str
+    kept: int
+    judged: int
+    periods: str
     last: str
     so_far: str
 
     @property
-    def mark(self) -> str:
-        """The tone for those who see no colours."""
-        return {"good": "✓", "bad": "✗", "open": "…"}[self.tone]
+    def cells(self) -> tuple[str, str, str, str, str, str]:
+        """What stands under ``HEADINGS``; the mark is the tone for those who see no colours."""
+        mark = {"good": "✓", "bad": "✗", "open": "…"}[self.tone]
+        kept = f"{self.kept} of {self.judged} {self.periods}"
+        return self.query, mark, self.promise, kept, self.last, self.so_far
 
     @property
     def sentence(self) -> str:
-        """All of it."""
+        """All of it but the query."""
+        _, mark, promise, kept, last, so_far = self.cells
         share = f"{PERIODS_KEPT * 100:.0f} of 100"
         known = {"good": f"at least {share}", "bad": f"fewer than {share}", "open": "too few to know"}[self.tone]
         return (
-            f"{self.promise}: {self.mark} kept in {self.kept}, {known}. Newest period judged: {self.last}. "
-            f"Open period, so far: {self.so_far}."
+            f"{promise}: {mark} kept in {kept}, {known}. Newest period judged: {last}. Open period, so far: {so_far}."
         )
 
 
 HEADINGS = ("query", "", "promise", "kept in", "newest period judged", "open period, so far")
-"""Above ``query``, ``mark``, ``promise``, ``kept``, ``last``, ``so_far``."""
 
 
 def lines(pipeline: Pipeline, rows: Iterable[Row]) -> list[Line]:
@@ -132,7 +135,7 @@ def lines(pipeline: Pipeline, rows: Iterable[Row]) -> list[Line]:
     return [_line(terms, newest.get(terms.query), judged.get(terms.query)) for terms in found if terms is not None]
 
 
-def periods(rows: Iterable[Row]) -> list[Row]:
+def newest_of_each(rows: Iterable[Row]) -> list[Row]:
     """The newest row of each query and period, by query and period: what is said of a period in the end."""
     newest: dict[tuple[str, Any], Row] = {}
     for row in sorted(rows, key=lambda row: row["judged_at"]):
@@ -154,21 +157,24 @@ def show_period(row: Row) -> str:
     return f"{start:%Y-%m-%d}" if start.hour == start.minute == start.second == 0 else f"{start:%Y-%m-%d %H:%M}"
 
 
+def explained(shown: Iterable[Line]) -> str:
+    """What stands beside the lines: what is promised, and what is not known yet."""
+    return f"{SENTENCE} {NOT_KNOWN}" if any(line.tone == "open" for line in shown) else SENTENCE
+
+
 def _line(terms: Terms, newest: Row | None, judged: Row | None) -> Line:
     promise = f"{terms.promise} each {period_name(terms.period_us)}"
     if newest is None:
-        return Line(terms.query, "open", promise, _of(0, 0, terms), "none", "no window is final yet")
-    count, kept = newest["periods_judged"], newest["periods_kept"]
+        return Line(
+            terms.query, "open", promise, 0, 0, period_name(terms.period_us, 0), "none", "no window is final yet"
+        )
+    count = newest["periods_judged"]
     tone: Literal["good", "bad", "open"] = "open"
     if count >= LEAST_PERIODS:
         tone = "good" if newest["met_so_far"] >= PERIODS_KEPT else "bad"
     last = "none"
     if count and judged is not None:
-        verdict = "kept" if judged["kept"] else "missed"
-        last = f"{show_period(judged)}: {show_measured(judged)}, {verdict}"
+        last = f"{show_period(judged)}: {show_measured(judged)}, {'kept' if judged['kept'] else 'missed'}"
     so_far = "none" if newest["kept"] is not None else f"{show_period(newest)}: {show_measured(newest)}"
-    return Line(terms.query, tone, promise, _of(kept, count, terms), last, so_far)
-
-
-def _of(kept: int, judged: int, terms: Terms) -> str:
-    return f"{kept} of {judged} {period_name(terms.period_us, judged)}"
+    named = period_name(terms.period_us, count)
+    return Line(terms.query, tone, promise, newest["periods_kept"], count, named, last, so_far)
