@@ -191,8 +191,8 @@ def print_promises(console: Console, account: Account, check: bool) -> bool:
         promise = "[dim]none[/dim]"
         if query.id in said:
             _, mark, promise, kept, last, so_far = said[query.id].cells
-            promises.add_row(query.id, f"[{_STYLES[said[query.id].tone]}]{mark} {kept}[/]", last)
-            promises.add_row("", "", so_far)
+            shown = [last, so_far] if said[query.id].judged else [so_far]
+            promises.add_row(query.id, f"[{_STYLES[said[query.id].tone]}]{mark} {kept}[/]", "\n".join(shown))
         verdict = "[dim]not checked[/dim]"
         if check:
             comparison = account.checked(query)
