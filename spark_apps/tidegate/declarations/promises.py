@@ -162,6 +162,11 @@ def explained(shown: Iterable[Line]) -> str:
     return f"{SENTENCE} {NOT_KNOWN}" if any(line.tone == "open" for line in shown) else SENTENCE
 
 
+def period_length(row: Row) -> str:
+    """What the row's period is called: day."""
+    return period_name(round((row["period_end"] - row["period_start"]).total_seconds() * SECOND_US))
+
+
 def _line(terms: Terms, newest: Row | None, judged: Row | None) -> Line:
     promise = f"{terms.promise} each {period_name(terms.period_us)}"
     if newest is None:
