@@ -4,9 +4,10 @@
   unsafe: rows lost, memory above its budget, an answer that contradicts itself. Going on would spread the damage.
 * ``warning``: shown in the report, the run goes on. A broken promise of accuracy is one by default: it must be seen,
   but it tells of windows that are long over. Halting would not mend them; it would stop the very intervals from which
-  the next, better slack is learned. Set ``promise_kept`` to ``critical`` where nobody may read a doubtful answer.
-* ``info``: worth knowing, nothing to do: single windows that missed while the promise over the period holds, promises
-  judged on too few windows to mean anything.
+  the next, better slack is learned. A missed period is one warning, in the interval that judges it. Set
+  ``promise_kept`` to ``critical`` where nobody may read a doubtful answer.
+* ``info``: worth knowing, nothing to do: single windows that missed while the promise over the period holds, how an
+  open period stands.
 """
 
 from __future__ import annotations
@@ -56,10 +57,12 @@ SEVERITIES: Mapping[str, Severity] = MappingProxyType(
         "accuracy_kept_agrees": "critical",
         "window_hit_rate": "info",
         "window_relative_error": "info",
-        # promises: ERROR and ACCURACY over the trailing period.
+        # promises: ERROR and ACCURACY, period by period.
+        "promise_grain_unique": "critical",
+        "promise_kept_agrees": "critical",
         "promise_kept": "warning",
-        "promise_warming_up": "info",
-        "promise_this_interval": "info",
+        "promise_met": "warning",
+        "promise_so_far": "info",
         "slack_covers_oracle": "info",
         # plans: window plans and slacks that took effect.
         "plan_values_known": "critical",
@@ -96,18 +99,14 @@ SEVERITIES: Mapping[str, Severity] = MappingProxyType(
 class Policy:
     """Thresholds and severities.
 
-    ``trailing``: the period before an interval's end over which promises are judged. ``least_windows``: with fewer
-    final windows in it a promise is still warming up (rule ``promise_warming_up`` instead of ``promise_kept``).
-    ``kept_share``: the share of windows that must lie within ERROR. ``quarantine_share``: the largest share of a
-    stream's records that may be refused without a warning. ``history_coverage``: the share of intervals about the past
-    that hold the truth, which they must but for what chance allows: fewer than the bound would hold it with a
-    probability of at most ``history_chance`` (binomial, for the questions share no tuple). ``failures_listed``: how
-    many failed rows of one expectation, table and query are listed one by one.
+    ``trailing``: the time before an interval's end over which K is compared with its oracle. ``quarantine_share``: the
+    largest share of a stream's records that may be refused without a warning. ``history_coverage``: the share of
+    intervals about the past that hold the truth, which they must but for what chance allows: fewer than the bound would
+    hold it with a probability of at most ``history_chance`` (binomial, for the questions share no tuple).
+    ``failures_listed``: how many failed rows of one expectation, table and query are listed one by one.
     """
 
     trailing: timedelta = timedelta(hours=24)
-    least_windows: int = 24
-    kept_share: float = 0.95
     quarantine_share: float = 0.01
     history_coverage: float = 0.95
     history_chance: float = 0.001

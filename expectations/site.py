@@ -5,9 +5,9 @@ theirs loads fifteen scripts, styles and images from the internet, and lists fai
 
     <folder>/index.html            what is broken, the promises, every interval at a glance
     <folder>/hours/<label>.html    all expectations of one interval
-    <folder>/trends.html           accuracy against promise, K against oracle, bytes against M, over the intervals
+    <folder>/trends.html           each period against its promise, K against oracle, bytes against M
     <folder>/weeks/<week>.html     a week in a few sentences
-    <folder>/summary.json          the same for programs: the newest interval's promises, what is broken
+    <folder>/summary.json          the same for programs: the promises, what is broken
     <folder>/assets/quality.css
 """
 
@@ -31,6 +31,9 @@ from expectations.suites import SUITES
 from expectations.tables import Tables, label_start
 from expectations.trends import trends, week_of, weeks
 from tidegate.declarations.models import Pipeline
+from tidegate.declarations.promises import HEADINGS, SENTENCE, Line, explained, lines
+from tidegate.declarations.promises import Row as Judged
+from tidegate.declarations.units import show_percent
 
 _HERE = Path(__file__).parent
 _VIEWS = _HERE / "views"
@@ -97,7 +100,8 @@ class Site:
         by_label: dict[str, list[Row]] = {label: list(fresh.get(label, ())) for label in newest}
         for row in tables.read_arrow("quality_results", [label for label in newest if label not in fresh]).to_pylist():
             by_label[row.pop("interval")].append(row)
-        self._write_overview(by_label)
+        told = tables.labels("promise_periods")[-_INTERVALS_SHOWN:]
+        self._write_overview(by_label, tables.read_arrow("promise_periods", told).to_pylist())
 
     def _section(self, result: SuiteResult) -> dict[str, Any]:
         """One suite on the page of an interval: its expectations, the failed ones first."""
@@ -105,11 +109,11 @@ class Site:
         ordered = sorted(result.outcomes, key=lambda outcome: _ORDER.index(outcome.state))
         return {"suite": result.suite, "status": status(rows), "outcomes": ordered, "words": self._words}
 
-    def _write_overview(self, by_label: dict[str, list[Row]]) -> None:
+    def _write_overview(self, by_label: dict[str, list[Row]], periods: list[Judged]) -> None:
         labels = sorted(by_label, reverse=True)
         broken = [{"label": label, **row} for label in labels for row in _broken(by_label[label])]
         newest = by_label[labels[0]] if labels else []
-        of_weeks, promises = weeks(by_label), _promises(self.pipeline, newest)
+        of_weeks, promises = weeks(by_label, periods), lines(self.pipeline, periods)
         html = self._env.get_template(_OVERVIEW).render(
             title=f"{self.pipeline.name}: data quality",
             pipeline=self.pipeline,
@@ -120,29 +124,31 @@ class Site:
             tally=Counter(status(rows) for rows in by_label.values()),
             judged=len(labels),
             promises=promises,
+            headings=HEADINGS,
+            explained=explained(promises),
             broken=broken[:_BROKEN_SHOWN],
             more=max(len(broken) - _BROKEN_SHOWN, 0),
             hours=[_hour(label, by_label[label]) for label in labels],
         )
         _replace(self.index, html)
         if labels:
-            self._write_trends(by_label)
+            self._write_trends(by_label, periods)
             for week in of_weeks:
                 # The oldest week may have begun before the intervals that are looked at: its page is whole already.
                 page = self.folder / "weeks" / f"{week.name}.html"
                 if week.name != week_of(labels[-1]) or len(labels) < _INTERVALS_SHOWN or not page.exists():
                     template = self._env.get_template("week.html.j2")
                     title = f"{self.pipeline.name}: week {week.name}"
-                    _replace(page, template.render(title=title, pipeline=self.pipeline, week=week))
+                    _replace(page, template.render(title=title, pipeline=self.pipeline, week=week, explained=SENTENCE))
             _replace(
                 self.folder / "summary.json", json.dumps(_summary(labels, status(newest), promises, broken), indent=1)
             )
 
-    def _write_trends(self, by_label: Mapping[str, list[Row]]) -> None:
+    def _write_trends(self, by_label: Mapping[str, list[Row]], periods: list[Judged]) -> None:
         html = self._env.get_template("trends.html.j2").render(
             title=f"{self.pipeline.name}: trends of data quality",
             pipeline=self.pipeline,
-            trends=trends(by_label),
+            trends=trends(by_label, periods),
             judged=len(by_label),
             first=min(by_label),
             last=max(by_label),
@@ -164,7 +170,7 @@ def _shown(row: Row, value: float | None) -> str:
     if value is None:
         return ""
     shares = ("promise_", "window_hit_rate", "window_relative_error", "quarantine_share")
-    return f"{value:.1%}" if row["expectation"].startswith(shares) else number(value)
+    return show_percent(value) if row["expectation"].startswith(shares) else number(value)
 
 
 def _hour(label: str, rows: list[Row]) -> dict[str, Any]:
@@ -180,34 +186,19 @@ def _hour(label: str, rows: list[Row]) -> dict[str, Any]:
     return {"label": label, "status": status(rows), "cells": cells}
 
 
-def _promises(pipeline: Pipeline, newest: list[Row]) -> list[dict[str, Any]]:
-    """Each promise as the newest interval judged it."""
-    judged = {
-        row["query"]: row
-        for row in newest
-        if row["expectation"] in ("promise_kept", "promise_warming_up") and row["query"]
-    }
-    return [{"query": query, "row": judged.get(query.id)} for query in pipeline.queries if query.promised is not None]
-
-
-def _summary(
-    labels: Sequence[str], state: str, promises: Sequence[Mapping[str, Any]], broken: Sequence[Row]
-) -> dict[str, Any]:
+def _summary(labels: Sequence[str], state: str, promises: Sequence[Line], broken: Sequence[Row]) -> dict[str, Any]:
     """What other programs (the Tidegate page in Airflow, alerts) tell of the pipeline without reading tables."""
-    of_promises = [
-        {
-            "query": one["query"].id,
-            "promise": f"ERROR {one['query'].error * 100:g} %"
-            if one["query"].error is not None
-            else f"ACCURACY {one['query'].accuracy * 100:g} %",
-            **{key: one["row"][key] if one["row"] else None for key in ("promised", "measured", "success")},
-            "warming_up": bool(one["row"]) and one["row"]["expectation"] == "promise_warming_up",
-        }
-        for one in promises
-    ]
     keys = ("severity", "table", "expectation", "query", "promised", "measured", "detail")
     listed = [{"interval": row["label"], **{key: row[key] for key in keys}} for row in broken[:_BROKEN_SHOWN]]
-    return {"newest": labels[0], "status": state, "judged": len(labels), "promises": of_promises, "broken": listed}
+    return {
+        "newest": labels[0],
+        "status": state,
+        "judged": len(labels),
+        "headings": HEADINGS,
+        "promises": [{"query": line.query, "tone": line.tone, "cells": line.cells} for line in promises],
+        "explained": explained(promises),
+        "broken": listed,
+    }
 
 
 def suite_of(rule: str) -> str:

@@ -1,31 +1,34 @@
 """How the pipeline has been doing: series over the intervals, a line a day, a summary a week.
 
-Everything comes from the rows of ``quality_results``, so that SQL and alerts see the same numbers.
+Everything comes from the rows of ``quality_results`` and ``promise_periods``: SQL and alerts see the same numbers.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
 from expectations.results import Row, failures
 from expectations.tables import label_start
+from tidegate.declarations.promises import Row as Judged
+from tidegate.declarations.promises import newest_of_each, show_measured, show_period
+from tidegate.declarations.units import show_percent
 
 _BROKEN_NAMED = 8
 _WIDTH, _HEIGHT, _EDGE = 560, 110, 6
 
 # Rules → what is shown of them, in this order. A rule with `measured` and `promised` becomes a trend by a line here.
 TRENDS = {
-    "Accuracy against the promise": ("promise_kept", "promise_warming_up"),
     "Slack K against the oracle's": ("slack_covers_oracle",),
     "Bytes held against M": ("plan_held_within_memory_budget",),
     "Coverage of history intervals": ("history_interval_coverage",),
     "Share of records refused": ("quarantine_share",),
 }
-_SHARES = ("promise_kept", "promise_warming_up", "history_interval_coverage", "quarantine_share")
+PROMISES = "Accuracy of each period against the promise"
+_SHARES = (PROMISES, "history_interval_coverage", "quarantine_share")
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Series:
     def shown(self, value: float) -> str:
         """A value as people read it."""
         if self.rule in _SHARES:
-            return f"{value:.1%}"
+            return show_percent(value)
         if self.rule == "slack_covers_oracle":
             return f"{value / 60:.1f} min"
         return f"{value / 1024:.1f} KiB"
@@ -89,8 +92,8 @@ class Series:
         return self.shown(max(values)), self.shown(min(values))
 
 
-def trends(by_label: Mapping[str, Sequence[Row]]) -> list[tuple[str, list[Series]]]:
-    """(title, a series for each query), those that have values."""
+def trends(by_label: Mapping[str, Sequence[Row]], periods: Sequence[Judged]) -> list[tuple[str, list[Series]]]:
+    """(title, a series for each query), those that have values; ``periods``: rows of ``promise_periods``."""
     found: dict[tuple[str, str, str], dict[str, Row]] = defaultdict(dict)
     for label in sorted(by_label):
         for row in by_label[label]:
@@ -115,7 +118,25 @@ def trends(by_label: Mapping[str, Sequence[Row]]) -> list[tuple[str, list[Series
                 promised,
             )
         )
-    return [(title, series) for title, series in made.items() if series]
+    return [(title, series) for title, series in {PROMISES: _of_promises(periods), **made}.items() if series]
+
+
+def _of_promises(periods: Sequence[Judged]) -> list[Series]:
+    """What was measured over each judged period, at its start."""
+    by_query: dict[str, list[Judged]] = defaultdict(list)
+    for row in newest_of_each(periods):
+        if row["kept"] is not None:
+            by_query[row["query"]].append(row)
+    return [
+        Series(
+            query,
+            PROMISES,
+            tuple(f"{row['period_start']:%Y-%m-%dT%H%M%S}" for row in own),
+            tuple(row["measured"] for row in own),
+            tuple(row["promised"] for row in own),
+        )
+        for query, own in by_query.items()
+    ]
 
 
 def _stream(row: Row) -> str:
@@ -141,15 +162,19 @@ class Week:
     broken: tuple[dict[str, Any], ...]
 
 
-def weeks(by_label: Mapping[str, Sequence[Row]]) -> list[Week]:
-    """Each week's summary, newest first."""
+def weeks(by_label: Mapping[str, Sequence[Row]], periods: Sequence[Judged]) -> list[Week]:
+    """Each week's summary, newest first; ``periods``: rows of ``promise_periods``, with their ``interval``."""
     labels: dict[str, list[str]] = defaultdict(list)
     for label in sorted(by_label):
         labels[week_of(label)].append(label)
-    return [_week(name, own, by_label) for name, own in sorted(labels.items(), reverse=True)]
+    judged: dict[str, list[Judged]] = defaultdict(list)
+    for row in newest_of_each(periods):
+        if row["kept"] is not None:
+            judged[week_of(row["interval"])].append(row)
+    return [_week(name, own, by_label, judged[name]) for name, own in sorted(labels.items(), reverse=True)]
 
 
-def _week(name: str, labels: Sequence[str], by_label: Mapping[str, Sequence[Row]]) -> Week:
+def _week(name: str, labels: Sequence[str], by_label: Mapping[str, Sequence[Row]], judged: Sequence[Judged]) -> Week:
     rows = [{"label": label, **row} for label in labels for row in by_label[label]]
     critical, warned = failures(rows, "critical"), failures(rows, "warning")
     bad, doubtful = {row["label"] for row in critical}, {row["label"] for row in warned}
@@ -178,7 +203,7 @@ def _week(name: str, labels: Sequence[str], by_label: Mapping[str, Sequence[Row]
     if absent:
         sentences.append(f"{len(absent)} file{'s were' if len(absent) != 1 else ' was'} missing.")
     monday = date.fromisocalendar(int(name[:4]), int(name[6:]), 1)
-    kept = tuple(_promise(query, rows) for query in _promised(rows))
+    kept = tuple(_promise(query, judged) for query in sorted({row["query"] for row in judged}))
     return Week(name, monday, monday + timedelta(days=6), tuple(sentences), kept, _kinds([*critical, *warned]))
 
 
@@ -197,24 +222,15 @@ def _kinds(broken: Sequence[Row]) -> tuple[dict[str, Any], ...]:
     )
 
 
-def _promised(rows: Iterable[Row]) -> list[str]:
-    return sorted(
-        {row["query"] for row in rows if row["expectation"] in TRENDS["Accuracy against the promise"]} - {None}
-    )
-
-
-def _promise(query: str, rows: Sequence[Row]) -> dict[str, Any]:
-    """In how many of the week's intervals a query's promise stood, and the worst."""
-    own = [row for row in rows if row["query"] == query and row["expectation"] == "promise_kept"]
-    early = [row for row in rows if row["query"] == query and row["expectation"] == "promise_warming_up"]
-    judged = own or early
-    worst = min((row for row in judged if row["measured"] is not None), key=lambda row: row["measured"], default=None)
+def _promise(query: str, judged: Sequence[Judged]) -> dict[str, Any]:
+    """In how many of the periods that were judged in the week a promise was kept, and the worst."""
+    own = [row for row in judged if row["query"] == query]
+    worst = min(own, key=lambda row: (row["measured"] - row["promised"], row["period_start"]))
     return {
         "query": query,
-        "kept": sum(row["success"] for row in own),
+        "kept": sum(row["kept"] for row in own),
         "judged": len(own),
-        "warming": len(early),
-        "worst": worst and f"{worst['measured']:.1%}",
-        "promised": worst and f"{worst['promised']:.1%}",
-        "when": worst and worst["label"],
+        "worst": f"{show_period(worst)}: {show_measured(worst)}",
+        "promised": show_percent(worst["promised"]),
+        "when": worst["interval"],
     }

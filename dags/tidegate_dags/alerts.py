@@ -41,8 +41,8 @@ def failed(context: Any) -> None:
         text += " " + " ".join(broken)
     _log.error(
         "%s The cause is in the log above. Refused records are in the table quarantine, what each application did in "
-        "run_metrics, broken promises in quality_results. After fixing it, clear this task: later stages and the "
-        "intervals that wait for it then continue by themselves.",
+        "run_metrics, what was promised and kept in promise_periods, other findings in quality_results. After fixing "
+        "it, clear this task: later stages and the intervals that wait for it then continue by themselves.",
         text,
     )
     record(documents, "failure", text)

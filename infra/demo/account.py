@@ -25,6 +25,7 @@ from rich.table import Table
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, Query
+from tidegate.declarations.promises import Line, explained, lines
 from tidegate.store.intervals import Interval, intervals_between
 from tidegate.store.warehouse import Warehouse
 
@@ -34,7 +35,7 @@ example:
       --from 2013-02-07 --to 2013-02-10 --airflow http://localhost:8080 --report .tidegate/report.html
 """
 WIDTH = 100
-ERROR_TARGET = 0.95  # a promised ERROR is kept if so many windows are within it
+_STYLES = {"good": "green", "bad": "red", "open": "yellow"}
 
 
 class Account:
@@ -65,13 +66,9 @@ class Account:
             stage |= {"intervals": len(own), "seconds": sum(own)}
         return list(found.values())
 
-    def measured(self, query: Query) -> tuple[float | None, int]:
-        """What became of a promise: share of windows within ERROR or mean hit rate, and the windows judged."""
-        own = self.read("accuracy").filter(pc.field("query") == query.id)
-        if own.num_rows == 0:
-            return None, 0
-        column = own.column("kept") if query.error is not None else own.column("value")
-        return pc.mean(pc.cast(column, pa.float64())).as_py(), own.num_rows
+    def lines(self) -> dict[str, Line]:
+        """Query → what is said of its promise at the end of the range."""
+        return {line.query: line for line in lines(self.pipeline, self.read("promise_periods").to_pylist())}
 
     def slack_s(self, query: Query) -> float | None:
         """How long the query waits from the end of the range on."""
@@ -185,27 +182,17 @@ def print_answer(console: Console, account: Account, query: Query) -> None:
 
 
 def print_promises(console: Console, account: Account, check: bool) -> bool:
-    """What each query promised, what became of it, and whether DuckDB agrees with every answer."""
-    columns = ("query", "promised", "measured", "waits now", "against brute force")
-    promises = table(*columns, right=("waits now",))
+    """In how many periods each promise was kept, how the open one stands, whether DuckDB agrees with every answer."""
+    said = account.lines()
+    promises = table("query", "kept in", "newest period judged; the open one, so far")
+    answers = table("query", "promise", "waits now", "against brute force", right=("waits now",))
     problems: list[Comparison] = []
     for query in account.pipeline.queries:
-        value, windows = account.measured(query)
-        promised, kept, measured = "[dim]nothing[/dim]", True, ""
-        if query.error is not None:
-            promised = f"error ≤ {query.error:.0%}"
-            kept, measured = (
-                value is not None and value >= ERROR_TARGET,
-                "" if value is None else f"{value:.1%} of {windows:,}",
-            )
-        elif query.accuracy is not None:
-            promised = f"hits ≥ {query.accuracy:.0%}"
-            kept, measured = (
-                value is not None and value >= query.accuracy,
-                "" if value is None else f"{value:.1%} over {windows:,}",
-            )
-        if measured:
-            measured = f"[green]✓ {measured}[/green]" if kept else f"[red]✗ {measured}[/red]"
+        promise = "[dim]none[/dim]"
+        if query.id in said:
+            _, mark, promise, kept, last, so_far = said[query.id].cells
+            shown = [last, so_far] if said[query.id].judged else [so_far]
+            promises.add_row(query.id, f"[{_STYLES[said[query.id].tone]}]{mark} {kept}[/]", "\n".join(shown))
         verdict = "[dim]not checked[/dim]"
         if check:
             comparison = account.checked(query)
@@ -214,9 +201,9 @@ def print_promises(console: Console, account: Account, check: bool) -> bool:
             problems += [] if comparison.equal else [comparison]
         slack_s = account.slack_s(query)
         waits = "" if slack_s is None else show_duration(slack_s)
-        promises.add_row(query.id, promised, measured, waits, verdict)
-    caption = f"ERROR is promised for {ERROR_TARGET:.0%} of the windows, ACCURACY on average. Brute force: DuckDB."
-    section(console, "Promises and answers", promises, caption)
+        answers.add_row(query.id, promise, waits, verdict)
+    section(console, "Promises", promises, explained(said.values()))
+    section(console, "Answers", answers, "Brute force: DuckDB, over the same tuples.")
     for comparison in problems:
         console.print(escape(str(comparison)), style="red", highlight=False)
     return not problems

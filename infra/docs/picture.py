@@ -29,7 +29,11 @@ def draw(page_file: Path, chromium: str) -> bytes:
         page = browser.new_page(viewport={"width": WIDTH, "height": 1000}, color_scheme="light")
         page.goto(page_file.resolve().as_uri())
         page.add_style_tag(content="nav { display: none; } .scroll { max-height: none; }")
-        box = page.locator("section").first.locator("tr:has(td.good), tr:has(td.bad)").last.bounding_box()
+        box = (
+            page.locator("section")
+            .first.locator("tr:has(td.good), tr:has(td.bad), tr:has(td.open)")
+            .last.bounding_box()
+        )
         assert box is not None
         height = box["y"] + box["height"] + MARGIN
         png = page.screenshot(clip={"x": 0, "y": 0, "width": WIDTH, "height": height}, full_page=True)

@@ -28,6 +28,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 MARTS = {
     "answers",
+    "promises",
     "accuracy_by_hour",
     "slack_against_oracle",
     "widths_by_hour",
@@ -165,6 +166,7 @@ def test_seeded_defects_fail_the_right_tests_and_nothing_is_published(published:
         "slack_plan": [*rows("slack_plan"), rows("slack_plan")[0]],
         "accuracy": [{**hit, "value": 1.5}],
         "stream_rates": [{**rows("stream_rates")[0], "stream": None}],
+        "promise_periods": [{**rows("promise_periods")[0], "measured": 0.94, "kept": True}],
         "quality_results": [{**rows("quality_results")[0], "severity": "dreadful"}],
     }
     try:
@@ -179,6 +181,7 @@ def test_seeded_defects_fail_the_right_tests_and_nothing_is_published(published:
     assert {name.split("__")[0] for name in named} == {
         "grain_stg_slack_plan_query",
         "accuracy_value_within_bounds",
+        "a_period_is_kept_if_measured_reaches_promised",
         "grain_stg_stream_rates_interval",
         "accepted_values_stg_quality_results_severity",
     }

@@ -100,6 +100,8 @@ def rows_of(pipeline: Pipeline, table: str, interval: Interval, schema: pa.Schem
             return [{"query": q.id, **plan, "tolerable_s": tolerable[q.id], "extra_answer": None} for q in queries]
         case "accuracy":
             return [_accuracy(random, query, window_end) for query in queries for window_end in window_ends]
+        case "promise_periods":
+            return [_period(query, number, interval) for number, query in enumerate(queries) if query.promised is not None]
         case "slack_plan":
             plan = {"effective_from": end, "slack_s": 600.0, "accuracy_target": 0.95, "accuracy_expected": 0.96}
             rest = {"oracle_slack_s": 480.0, "windows": _TICKS, "method": "needed_slack"}
@@ -141,6 +143,26 @@ def rows_of(pipeline: Pipeline, table: str, interval: Interval, schema: pa.Schem
             missed = {"success": False, "promised": 0.95, "measured": 0.9, "window_end": start, "detail": "missed"}
             return [{**row, "query": q.id, **(missed if q is queries[0] else {})} for q in queries]
     raise KeyError(table)
+
+
+def _period(query: Query, number: int, interval: Interval) -> Row:
+    """How the day of the interval stands; the first query's day is over."""
+    day = interval.start.replace(hour=0, minute=0, second=0, microsecond=0)
+    over = number == 0
+    return {
+        "query": query.id,
+        "promise": f"ERROR {query.error}" if query.error is not None else f"ACCURACY {query.accuracy}",
+        "period_start": day - timedelta(days=over),
+        "period_end": day + timedelta(days=1 - over),
+        "windows": 20,
+        "promised": query.accuracy if query.error is None else 0.95,
+        "measured": 0.95,
+        "kept": True if over else None,
+        "periods_judged": int(over),
+        "periods_kept": int(over),
+        "met_so_far": 1.0 if over else None,
+        "judged_at": interval.end,
+    }
 
 
 def _filled(random: Random, schema: pa.Schema) -> Row:

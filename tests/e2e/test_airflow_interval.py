@@ -24,6 +24,7 @@ TABLES = (
     "window_plan",
     "query_plan",
     "accuracy",
+    "promise_periods",
     "slack_plan",
     "needed_slack",
     "width_errors",

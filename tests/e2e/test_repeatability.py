@@ -58,7 +58,7 @@ def test_the_range_has_rows_to_compare(pipeline: Pipeline, night: Path) -> None:
     tables = {table for (table, _), rows in found.items() if rows}
     expected = {f"events_{s.name}" for s in pipeline.streams} | {f"truth_{q.id}" for q in pipeline.queries}
     expected |= {f"answers_{q.id}" for q in pipeline.queries} | {"history_leaves", "history_samples_departures"}
-    expected |= {"stream_rates", "window_plan", "query_plan", "accuracy", "history_passes"}
+    expected |= {"stream_rates", "window_plan", "query_plan", "accuracy", "promise_periods", "history_passes"}
     expected |= {"needed_slack", "slack_plan", "width_errors", "error_width_plan"}
     assert expected <= tables
     assert len({label for _, label in found}) == (NIGHT_END - NIGHT_START) / HOUR

@@ -92,6 +92,7 @@ def good_pipeline() -> Pipeline:
         memory_budget_bytes=4096,
         process_budget_bytes=2**30,
         initial_slack_s=3600,
+        promise_period_s=3600,
         streams=(_stream("departures", "error", True), _stream("weather", "warn", False)),
         queries=(
             _query(
@@ -182,6 +183,7 @@ def _tables(pipeline: Pipeline) -> dict[str, list[Row]]:
         _arrivals(rows, pipeline, hour)
         _plans(rows, pipeline, hour)
         _metrics(rows, pipeline, hour)
+        _judgements(rows, pipeline, hour)
     tick = FIRST_TICK
     while tick < START + timedelta(hours=HOURS):
         for query in pipeline.queries:
@@ -248,6 +250,30 @@ def _metrics(rows: dict[str, list[Row]], pipeline: Pipeline, hour: Interval) -> 
         rows["run_metrics"].append({**common, **none, "app": app, "query": query.id, "peak_state_bytes": 3000})
     for app in ("sample_history", "calibrate"):
         rows["run_metrics"].append({**common, **none, "app": app})
+
+
+def _judgements(rows: dict[str, list[Row]], pipeline: Pipeline, hour: Interval) -> None:
+    """The hour of windows that became final, after twenty that were kept, and the next, of which none is final."""
+    open_since = hour.end - HORIZON
+    for query in pipeline.queries:
+        if query.promised is None:
+            continue
+        name = f"ERROR {query.error}" if query.error is not None else f"ACCURACY {query.accuracy}"
+        judged = 20 + max((open_since - START) // timedelta(hours=1), 0)
+        tally = {"periods_judged": judged, "periods_kept": judged, "met_so_far": 1.0, "judged_at": hour.end}
+        common = {
+            "interval": hour.label,
+            "query": query.id,
+            "promise": name,
+            "promised": query.accuracy or 0.95,
+            **tally,
+        }
+        if open_since > START:
+            period = {"period_start": open_since - timedelta(hours=1), "period_end": open_since, "measured": 1.0}
+            windows = 6 if open_since - START > timedelta(hours=1) else 5
+            rows["promise_periods"].append({**common, **period, "windows": windows, "kept": True})
+        period = {"period_start": open_since, "period_end": open_since + timedelta(hours=1), "windows": 0}
+        rows["promise_periods"].append({**common, **period})
 
 
 def _window(rows: dict[str, list[Row]], query: Query, end: datetime) -> None:

@@ -18,13 +18,16 @@ from plotly.offline import get_plotlyjs_version
 from tests.live_files import put_rows
 
 from tidegate.apps.report import run
-from tidegate.apps.report_charts import byte_unit, shown_percent
+from tidegate.apps.report_charts import byte_unit
 from tidegate.apps.report_page import PLOTLY_JS
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Column, History, Order, Output, Pipeline, Query, Stream, Window
+from tidegate.declarations.promises import NOT_KNOWN, SENTENCE
 from tidegate.declarations.tables import schema
+from tidegate.declarations.units import show_percent
 
 START = datetime(2013, 2, 8, tzinfo=UTC)
+EMPTY = ("accuracy", "slack_plan", "window_plan", "run_metrics", "history_leaves", "quality_results")
 LABELS = [f"2013-02-08T{hour:02}" for hour in range(3)]
 
 
@@ -60,6 +63,21 @@ def _write(warehouse: Path, pipeline: Pipeline, table: str, rows: list[dict]) ->
     put_rows(warehouse, pipeline, table, spread)
 
 
+def _periods(query: str, judged: int, kept: int) -> list[dict]:
+    """Days, the last ones missed, and half of today; in the order of the intervals that wrote them."""
+    rows = []
+    for number in range(judged + 1):
+        over, start = number < judged, START + timedelta(days=number - judged)
+        met = min(number + over, kept)
+        rows.append(
+            {"query": query, "promise": "", "period_start": start, "period_end": start + timedelta(days=1),
+             "windows": 144 if over else 72, "promised": 0.95, "measured": 0.94 if kept <= number < judged else 0.96,
+             "kept": number < kept if over else None, "periods_judged": number + over, "periods_kept": met,
+             "met_so_far": met / (number + over), "judged_at": start + timedelta(days=1)}
+        )  # fmt: skip
+    return rows
+
+
 @pytest.fixture
 def warehouse(tmp_path: Path, pipeline: Pipeline) -> Path:
     ends = [START + timedelta(minutes=10 * i) for i in range(1, 19)]
@@ -73,6 +91,7 @@ def warehouse(tmp_path: Path, pipeline: Pipeline) -> Path:
         "accuracy",
         [row | {"window_end": at} for row, at in zip(hit + off, ends + ends, strict=True)],
     )
+    _write(tmp_path, pipeline, "promise_periods", _periods("most_delayed", 20, 19) + _periods("mean_delay", 20, 18))
     hours = [START + timedelta(hours=i) for i in range(3)]
     slacks = [{"query": "most_delayed", "effective_from": at, "slack_s": 3600.0,
                "oracle_slack_s": 3000.0 if i else None,
@@ -101,26 +120,47 @@ def warehouse(tmp_path: Path, pipeline: Pipeline) -> Path:
     return tmp_path
 
 
-def test_promises_are_judged(pipeline: Pipeline, warehouse: Path):
+def test_the_judgement_is_shown_as_the_table_has_it(pipeline: Pipeline, warehouse: Path):
     page = run(pipeline, warehouse).read_text()
-    assert "✓ Kept: 1.0000 on average over 18 windows" in page
-    assert "✗ Not kept: within it in 88.8 % of 18 windows" in page
+    assert "ACCURACY 95 % each day: ✓ kept in 19 of 20 days, at least 95 of 100." in page
+    assert "ERROR 2 % each day: ✗ kept in 18 of 20 days, fewer than 95 of 100." in page
     assert "No promise declared." in page
-    assert re.search(r'<b class="bad">1 of 2</b>promises kept', page)
+    assert re.search(r'<b class="bad">37 of 40</b>promise periods kept', page)
     assert "Window state never exceeded the budget (3 measurements)" in page
     assert "3 plans: 1 at level A, 1 at level B, 1 below level B." in page
     assert "wrong_type" in page and "1 of 2 expectations met, 1 critical failure." in page
+    assert SENTENCE in page and NOT_KNOWN not in page
 
 
 def test_the_first_table_says_of_each_query_what_was_promised_and_kept(pipeline: Pipeline, warehouse: Path):
     page = run(pipeline, warehouse).read_text()
     table = page[page.index('id="promises"') : page.index('id="query-')]
     rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)[1:]]
+    last, now = "2013-02-07: 94.0 % over 144 windows, missed", "2013-02-08: 96.0 % over 72 windows"
     assert rows == [
-        ["most_delayed", "✓ kept", "95 % of the top 10", "100.0 %", "18", "1 h", "50 min", "A 75.0 %, B 25.0 %"],
-        ["mean_delay", "✗ not kept", "error ≤ 2 % in 95 %", "in 88.8 %", "18", "", "", ""],
-        ["plain", "–", "nothing", "", "0", "", "", ""],
-    ]
+        ["most_delayed", "✓", "ACCURACY 95 % each day", "19 of 20 days", last, now, "1 h", "50 min",
+         "A 75.0 %, B 25.0 %"],
+        ["mean_delay", "✗", "ERROR 2 % each day", "18 of 20 days", last, now, "", "", ""],
+        ["plain", "–", "none", "", "", "", "", "", ""],
+    ]  # fmt: skip
+
+
+def test_every_period_is_listed_and_the_open_one_is_no_verdict(pipeline: Pipeline, warehouse: Path):
+    page = run(pipeline, warehouse).read_text()
+    table = page[page.index('id="periods-mean_delay"') :]
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)]
+    assert ["2013-02-05", "95.0 %", "96.0 % over 144 windows", "✓ kept"] in rows
+    assert ["2013-02-06", "95.0 %", "94.0 % over 144 windows", "✗ missed"] in rows
+    assert ["2013-02-08", "95.0 %", "96.0 % over 72 windows", "… so far"] in rows
+
+
+def test_before_enough_periods_are_judged_the_page_says_what_is_not_known(pipeline: Pipeline, warehouse: Path):
+    shutil.rmtree(warehouse / pipeline.name / "promise_periods")
+    _write(warehouse, pipeline, "promise_periods", _periods("most_delayed", 3, 2))
+    page = run(pipeline, warehouse).read_text()
+    assert "ACCURACY 95 % each day: … kept in 2 of 3 days, too few to know." in page
+    assert NOT_KNOWN in page and "✓ kept in" not in page
+    assert re.search(r'<b class="open">2 of 3</b>promise periods kept', page)
 
 
 def test_error_by_age_follows_the_last_pass(pipeline: Pipeline, warehouse: Path):
@@ -186,7 +226,7 @@ def test_tables_of_another_version_are_named_and_the_rest_is_shown(pipeline: Pip
         assert f"--warehouse {warehouse} --from 2013-02-08T{first}:00:00Z --to 2013-02-08T{last}:00:00Z" in sentence
         assert f"--stage {stage}" in sentence
     assert "2 plans: 1 at level A, 1 below level B." in page, "what the other partitions hold"
-    assert "✓ Kept: 1.0000 on average over 18 windows" in page
+    assert "✓ kept in 19 of 20 days" in page
 
 
 def test_the_bundle_draws_what_the_package_writes():
@@ -207,7 +247,8 @@ def test_every_chart_has_its_figure_and_its_numbers(pipeline: Pipeline, warehous
     page = run(pipeline, warehouse).read_text()
     figures = dict(re.findall(r'<script type="application/json" data-chart="([^"]+)">(.*?)</script>', page))
     assert set(figures) == {
-        "accuracy-most_delayed", "accuracy-mean_delay", "slack-most_delayed", "widths", "planned",
+        "periods-most_delayed", "periods-mean_delay", "accuracy-most_delayed", "accuracy-mean_delay",
+        "slack-most_delayed", "widths", "planned",
         "measured-peak_state_bytes", "measured-peak_process_bytes", "history-leaves", "history-error", "run-times",
     }  # fmt: skip
     for name, text in figures.items():
@@ -227,12 +268,12 @@ def test_the_same_tables_give_the_same_page(pipeline: Pipeline, warehouse: Path,
 def test_tables_without_rows_are_named(pipeline: Pipeline, tmp_path: Path, empty: bool):
     (tmp_path / "flights").mkdir()
     if empty:
-        for table in ("accuracy", "slack_plan", "window_plan", "run_metrics", "history_leaves", "quality_results"):
+        for table in EMPTY:
             _write(tmp_path, pipeline, table, [])
     page = run(pipeline, tmp_path).read_text()
-    for table in ("accuracy", "slack_plan", "window_plan", "run_metrics", "history_leaves", "quality_results"):
+    for table in (*EMPTY, "promise_periods"):
         assert f"Table {table} has no rows" in page
-    assert "No interval has been run yet." in page and "Not judged yet" in page
+    assert "No interval has been run yet." in page and "no window is final yet" in page
     assert "data-chart=" not in page and len(page) < 50_000
 
 
@@ -247,5 +288,5 @@ def test_nothing_to_report_and_nowhere_to_write(pipeline: Pipeline, warehouse: P
 
 
 def test_a_percentage_never_rounds_up_to_a_promise_that_was_missed():
-    assert [shown_percent(share) for share in (0.94999, 0.95, 1.0)] == ["94.9 %", "95.0 %", "100.0 %"]
+    assert [show_percent(share) for share in (0.94999, 0.95, 1.0)] == ["94.9 %", "95.0 %", "100.0 %"]
     assert byte_unit(65536) == ("KiB", 1024.0)

@@ -30,7 +30,11 @@ PREFIX = "/tidegate"
 PAGES = {
     "report": ("Report", "report.html", "slack, accuracy, window widths and memory against the promises"),
     "quality": ("Data Docs", "quality/index.html", "every expectation of every interval, and what was measured"),
-    "trends": ("Trends", "quality/trends.html", "accuracy against promise, K against the oracle's, bytes against M"),
+    "trends": (
+        "Trends",
+        "quality/trends.html",
+        "each period against its promise, K against the oracle's, bytes against M",
+    ),
     "models": ("dbt docs", "dbt/index.html", "the tables for analysts: columns, tests, lineage"),
 }
 
@@ -115,29 +119,26 @@ def _pipeline(pipeline: str) -> str:
 def _status(pipeline: str) -> str:
     try:
         summary = json.loads((documents(pipeline) / "quality" / "summary.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        rows = "".join(_promise(one) for one in summary["promises"])
+        headings, explained = summary["headings"], summary["explained"]
+    except (OSError, ValueError, KeyError):  # none, or another version's, which the next interval replaces
         return "<p>No interval has been judged yet.</p>"
     tone, words = _MARKS.get(summary["status"], ("bad", "with critical failures"))
     newest = html.escape(summary["newest"])
     page = f"{PREFIX}/{quote(pipeline)}/quality/hours/{quote(summary['newest'])}.html"
-    rows = "".join(_promise(one) for one in summary["promises"])
-    head = "<tr><th></th><th>query</th><th>promise</th><th>promised</th><th>measured</th></tr>"
+    head = "".join(f"<th>{html.escape(heading)}</th>" for heading in headings)
+    table = f'<div class="scroll"><table><tr>{head}</tr>{rows}</table></div><p>{html.escape(explained)}</p>'
     return (
         f'<p>Newest interval judged: <a href="{page}" target="_blank">{newest}</a>, <b class="{tone}">{words}</b>.</p>'
-        + (f'<div class="scroll"><table>{head}{rows}</table></div>' if rows else "")
+        + (table if rows else "")
     )
 
 
 def _promise(one: dict[str, Any]) -> str:
-    if one["measured"] is None:
-        mark, tone, promised, measured = "–", "", "", "no window is final yet"
-    else:
-        kept = one["success"]
-        mark, tone = ("✓", "good") if kept else ("…", "open") if one["warming_up"] else ("✗", "bad")
-        promised, measured = f"{one['promised']:.1%}", f"{one['measured']:.1%}"
-    note = " (warming up)" if one["warming_up"] else ""
-    cells = (html.escape(text) for text in (one["query"], one["promise"], promised, measured + note))
-    return f'<tr><td class="{tone}">{mark}</td>' + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+    """A query's promise, told as Data Docs tells it."""
+    query, mark, *rest = (html.escape(cell) for cell in one["cells"])
+    cells = "".join(f"<td>{cell}</td>" for cell in rest)
+    return f'<tr><td>{query}</td><td class="{html.escape(one["tone"])}">{mark}</td>{cells}</tr>'
 
 
 def _alerts(pipeline: str) -> str:

@@ -40,7 +40,6 @@ select
     least_value,
     greatest_value,
     promised,
-    {{ promise_kept('metric', 'mean_value', 'share_kept', 'promised') }} as promise_kept,
     mean_slack_s,
     `interval`
 from hours

@@ -17,10 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.apps.calibrate_promises import judge_promises
 from tidegate.apps.calibrate_slacks import NEEDED_ORDER, plan_slacks
 from tidegate.apps.calibrate_widths import candidate_errors, judged_columns, learn_widths, whole_windows
 from tidegate.apps.launcher import launch
 from tidegate.declarations.models import Pipeline, Query
+from tidegate.declarations.promises import terms_of
 from tidegate.declarations.tables import TIMESTAMP
 from tidegate.engine import Slice
 from tidegate.hosts.answers import windows_of
@@ -35,6 +37,7 @@ from tidegate.operators.accuracy import (
     needed_slack,
     needed_slack_on_grid,
     relative_error,
+    within,
 )
 from tidegate.operators.schedule import Int64s, Schedule, instants_us, ticks_between
 from tidegate.store.intervals import Interval, labels_holding
@@ -212,8 +215,12 @@ def _truth_order(query: Query) -> list[tuple[str, str]]:
 
 
 def judge(context: RunContext, intervals: Sequence[Interval]) -> None:
-    """Write the accuracy of the windows that became final, from the answers given then and the truth known now."""
+    """Write the accuracy of the windows that became final, from the answers given then and the truth known now.
+
+    With them the promises are judged, period by period.
+    """
     pipeline, warehouse = context.pipeline, context.warehouse
+    context.require_predecessor("promise_periods", intervals, STAGE)
     plans = PlanHistory.for_emissions(warehouse, intervals[0].start_us - pipeline.horizon_s * 1_000_000)
     slacks = SlackHistory.load(warehouse, intervals)
     with context.stage(STAGE, intervals) as stage:
@@ -221,9 +228,7 @@ def judge(context: RunContext, intervals: Sequence[Interval]) -> None:
         for query in pipeline.queries:
             judged = _judge_query(context, stage, query, plans, slacks, intervals)
             rows += judged
-            kept = [row["kept"] for row in judged if row["kept"] is not None]
-            share = f", promise kept in {sum(kept)} of {len(kept)}" if kept else ""
-            context.progress(f"calibrate: {query.id}: {len(judged)} windows judged{share}")
+            context.progress(f"calibrate: {query.id}: {len(judged)} windows judged")
         table = pa.Table.from_pylist(
             rows, schema=warehouse.schema("accuracy").append(pa.field("interval", pa.string()))
         )
@@ -233,6 +238,7 @@ def judge(context: RunContext, intervals: Sequence[Interval]) -> None:
                 "accuracy", interval, own.sort_by([("query", "ascending"), ("window_end", "ascending")])
             )
             stage.record(interval, rows_out=own.num_rows)
+        judge_promises(context, stage, intervals, table)
 
 
 def _judge_query(
@@ -270,12 +276,12 @@ def _judge_query(
         column = "event_id"
         values = hit_rate(answers, truth, windows, event_id=column)
         metric = "hit_rate"
-        kept = None if query.accuracy is None else values >= query.accuracy - 1e-12
     else:
         groups, measured = judged_columns(query)
         values = relative_error(answers, truth, windows, groups, measured)
         metric = "relative_error"
-        kept = None if query.error is None else values <= query.error + 1e-12
+    terms = terms_of(pipeline, query)
+    kept = None if terms is None else within(terms, values)
     widths = windows_of(query, plans, given).widths_s
     learnt_in = labels_holding(pipeline, ends_us + horizon_us)
     rows = []

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.declarations.models import Pipeline, Query
+from tidegate.declarations.promises import PERIODS_KEPT, terms_of
 from tidegate.hosts.context import RunContext, StageRun, previous_label
 from tidegate.operators.accuracy import (
     SAMPLE_TUPLES,
@@ -31,10 +32,6 @@ from tidegate.store.warehouse import Warehouse
 PROMISES, DELAYS = "promises", "delays"
 """States: what each query's slack was chosen from; a sample of the newest tuples' delays."""
 DELAYS_SCHEMA = pa.schema([("stream", pa.string()), ("arrival_us", pa.int64()), ("delay_us", pa.int64())])
-ERROR_TARGET = 0.95
-"""ERROR e promises that the relative error is at most e in this share of the windows."""
-CONFIDENCE = 0.95
-"""In this share of the periods the promise is to be kept."""
 EVIDENCE_S = 24 * 3600
 """Needed slacks of windows that became final within so many seconds are pooled: a day holds every hour of the day."""
 _LEAST_SAMPLED_S = 1200
@@ -58,14 +55,14 @@ def plan_slacks(context: RunContext, stage: StageRun, intervals: Sequence[Interv
     promises = {q.id: promise_of(pipeline, q) for q in promised}
     states = {query_id: _restored(kept, query_id, promise) for query_id, promise in promises.items()}
     horizon_us = pipeline.horizon_s * 1_000_000
-    needed = _needed(pipeline, warehouse, intervals, fresh, promised)
+    needed = _needed(pipeline, warehouse, intervals, fresh, promises)
     for interval in intervals:
         final_us = interval.end_us - horizon_us
         units_s = _units_s({q.id: _asked_of_laws(q, promises[q.id]) for q in promised}, samples[interval])
         rows = []
         for query in promised:
             promise = promises[query.id]
-            newest = needed[query.id].between(final_us - _evidence_us(pipeline), final_us)
+            newest = needed[query.id].between(final_us - _evidence_us(pipeline, promise), final_us)
             state, choice = promise_step(
                 promise, states[query.id], interval.end_us, newest, units_s[query.id], float(pipeline.initial_slack_s)
             )
@@ -91,27 +88,33 @@ def plan_slacks(context: RunContext, stage: StageRun, intervals: Sequence[Interv
 
 def promise_of(pipeline: Pipeline, query: Query) -> Promise:
     """What the query promises, as the calibration sees it."""
-    top_k = query.accuracy is not None
+    terms = terms_of(pipeline, query)
+    assert terms is not None
     return Promise(
-        target=query.accuracy if query.accuracy is not None else ERROR_TARGET,
-        period_s=float(pipeline.promise_period_s),
+        target=terms.least,
+        period_s=terms.period_us / 1e6,
         horizon_s=float(pipeline.horizon_s),
-        confidence=CONFIDENCE,
+        confidence=PERIODS_KEPT,
         offset_s=max(w.range_s for w in query.windows) / 10,
-        waits_for_tuples=top_k,
+        waits_for_tuples=query.accuracy is not None,
     )
 
 
-def _evidence_us(pipeline: Pipeline) -> int:
+def _evidence_us(pipeline: Pipeline, promise: Promise) -> int:
     """How far back the windows go that are looked at: a day, or a whole period that ended within the interval."""
-    return max(EVIDENCE_S, pipeline.promise_period_s + pipeline.interval_s) * 1_000_000
+    return max(EVIDENCE_S, round(promise.period_s) + pipeline.interval_s) * 1_000_000
 
 
 def _needed(
-    pipeline: Pipeline, warehouse: Warehouse, intervals: Sequence[Interval], fresh: pa.Table, promised: Sequence[Query]
+    pipeline: Pipeline,
+    warehouse: Warehouse,
+    intervals: Sequence[Interval],
+    fresh: pa.Table,
+    promises: Mapping[str, Promise],
 ) -> dict[str, Needed]:
     """Query → needed slacks of all windows that matter in the intervals, by window end."""
-    oldest = interval_holding(pipeline, intervals[0].end_us - _evidence_us(pipeline)).label
+    evidence_us = max((_evidence_us(pipeline, promise) for promise in promises.values()), default=0)
+    oldest = interval_holding(pipeline, intervals[0].end_us - evidence_us).label
     earlier = [x for x in warehouse.labels("needed_slack") if oldest <= x < intervals[0].label]
     # In one order, whatever runs the rows came from: sums of weights round alike.
     pool = pa.concat_tables([warehouse.read_arrow("needed_slack", earlier), fresh]).sort_by(NEEDED_ORDER)
@@ -119,9 +122,9 @@ def _needed(
     ends_us = instants_us(pool.column("window_end"))
     slack_s = pool.column("slack_s").to_numpy()
     found = {}
-    for query in promised:
-        own = queries == query.id
-        found[query.id] = Needed(ends_us[own], slack_s[own], _weights(query, ends_us[own]))
+    for query_id in promises:
+        own = queries == query_id
+        found[query_id] = Needed(ends_us[own], slack_s[own], _weights(pipeline.query(query_id), ends_us[own]))
     return found
 
 

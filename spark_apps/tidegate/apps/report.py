@@ -14,10 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tidegate.apps.report_charts import shown_percent
 from tidegate.apps.report_history import history_section
 from tidegate.apps.report_page import Section, Tile, Tone, page
-from tidegate.apps.report_promises import promised_first, promises_section
+from tidegate.apps.report_promises import lines_of, promised_first, promises_section
 from tidegate.apps.report_sections import (
     failures,
     memory_section,
@@ -30,6 +29,8 @@ from tidegate.apps.report_sections import (
 from tidegate.apps.report_tables import Tables
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline
+from tidegate.declarations.promises import Line
+from tidegate.declarations.units import show_percent
 from tidegate.store.warehouse import Warehouse
 
 
@@ -57,7 +58,8 @@ def run(pipeline: Pipeline, warehouse: Path, output: Path | None = None, as_of: 
 
 def render(pipeline: Pipeline, tables: Tables) -> str:
     """The page as text."""
-    of_queries = [query_section(query, tables) for query in promised_first(pipeline)]
+    of_promises = lines_of(pipeline, tables)
+    of_queries = [query_section(query, of_promises.get(query.id), tables) for query in promised_first(pipeline)]
     sections = [
         promises_section(pipeline, tables),
         *of_queries,
@@ -67,7 +69,7 @@ def render(pipeline: Pipeline, tables: Tables) -> str:
         runs_section(tables),
         quality_section(tables),
     ]
-    covers, tiles = _covers(tables), _tiles(pipeline, tables, of_queries)
+    covers, tiles = _covers(tables), _tiles(tables, list(of_promises.values()))
     # Last, when everything has been read.
     if tables.left_out:
         sections.insert(
@@ -83,13 +85,11 @@ def _covers(tables: Tables) -> str:
     return f"Covers {len(labels)} interval{'s' if len(labels) > 1 else ''}, {labels[0]} to {labels[-1]}."
 
 
-def _tiles(pipeline: Pipeline, tables: Tables, of_queries: Sequence[Section]) -> list[Tile]:
-    promised = [s for s, query in zip(of_queries, promised_first(pipeline), strict=True) if query.promised is not None]
-    kept = sum(section.tone == "good" for section in promised)
-    broken = any(section.tone == "bad" for section in promised)
-    tiles = [
-        Tile("promises kept", f"{kept} of {len(promised)}", "bad" if broken else "good" if kept else "open"),
-    ]
+def _tiles(tables: Tables, promises: Sequence[Line]) -> list[Tile]:
+    tones = {line.tone for line in promises}
+    tone: Tone = "bad" if "bad" in tones else "good" if tones == {"good"} else "open"
+    kept, judged = sum(line.kept for line in promises), sum(line.judged for line in promises)
+    tiles = [Tile("promise periods kept", f"{kept} of {judged}", tone)]
     metrics = tables["run_metrics"]
     for label, peak, budget in (
         ("peak window state of its budget", "peak_state_bytes", "memory_budget_bytes"),
@@ -97,7 +97,7 @@ def _tiles(pipeline: Pipeline, tables: Tables, of_queries: Sequence[Section]) ->
     ):
         used = (metrics[peak] / metrics[budget]).astype("float64").max() if len(metrics) else np.nan
         over: Tone = "" if np.isnan(used) else "good" if used <= 1 else "bad"
-        tiles.append(Tile(label, "not measured" if np.isnan(used) else shown_percent(used), over))
+        tiles.append(Tile(label, "not measured" if np.isnan(used) else show_percent(used), over))
     results = tables["quality_results"]
     found = failures(results)
     failed, critical = len(found), int((found["severity"] == "critical").sum())

@@ -15,11 +15,11 @@ from tidegate.apps.report_charts import (
     numbers,
     rows_of,
     shown_number,
-    shown_percent,
     shown_time,
 )
 from tidegate.apps.report_page import Part, Tone
 from tidegate.apps.report_tables import Tables
+from tidegate.declarations.units import show_percent
 
 _DAY = pd.Timedelta(days=1)
 
@@ -81,7 +81,7 @@ def _questions(newest: pd.DataFrame, parts: pd.DataFrame) -> Part:
         (
             str(r.stream), f"{r.age:.1f}", _asked(r.question), shown_number(r.tuples), shown_number(r.fraction),
             _value(r.truth), _value(r.estimate) or "no estimate", _value(r.low), _value(r.high),
-            "" if pd.isna(r.error) else shown_percent(r.error),
+            "" if pd.isna(r.error) else show_percent(r.error),
             "" if pd.isna(r.holds) else "✓ yes" if r.holds else "✗ no",
         )
         for r in rows_of(newest)
@@ -112,7 +112,7 @@ def _parts(found: pd.DataFrame) -> Part:
     rows = [
         (
             str(r.stream), shown_time(r.part_start), shown_time(r.part_end), f"{r.age:.1f}", shown_number(r.fraction),
-            *("" if pd.isna(share) else shown_percent(share) for share in (r.error, r.worst, r.reach)),
+            *("" if pd.isna(share) else show_percent(share) for share in (r.error, r.worst, r.reach)),
             f"{r.held} of {r.known}",
         )
         for r in rows_of(found)

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 from markupsafe import Markup
@@ -98,8 +97,3 @@ def shown_seconds(value: Any) -> str:
 def shown_bytes(value: Any) -> str:
     """Bytes with a unit, empty if none."""
     return "" if pd.isna(value) else format_bytes(float(value))
-
-
-def shown_percent(share: float) -> str:
-    """A share as percent that never rounds up to one that it has not reached."""
-    return f"{np.floor(share * 1000 + 1e-9) / 10:.1f} %"

@@ -7,10 +7,11 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tidegate.apps.report_accuracy import against_truth
-from tidegate.apps.report_charts import COLORS, chart, numbers, rows_of, shown_number, shown_percent
+from tidegate.apps.report_charts import COLORS, chart, numbers, rows_of, shown_number
 from tidegate.apps.report_page import Part, Section
 from tidegate.apps.report_tables import Tables, nothing_in
 from tidegate.declarations.models import Pipeline
+from tidegate.declarations.units import show_percent
 
 _DAY = pd.Timedelta(days=1)
 
@@ -102,7 +103,7 @@ def _error_by_age(tables: Tables, by_leaf: pd.DataFrame) -> tuple[Part, ...]:
     rows = [
         (
             str(r.stream), f"{r.day} to {r.day + 1}", shown_number(r.leaves), shown_number(r.tuples),
-            shown_number(r.fraction), shown_percent(r.error),
+            shown_number(r.fraction), show_percent(r.error),
         )
         for r in rows_of(days)
     ]  # fmt: skip

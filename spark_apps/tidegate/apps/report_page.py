@@ -169,6 +169,7 @@ details > summary { cursor: pointer; color: var(--link); padding: .25rem 0; }
       {% for row in part.table.rows %}<tr>{% for cell in row %}<td
         {%- if part.table.columns[loop.index0] in part.table.numeric %} class="number"
         {%- elif cell[:1] == "✓" %} class="good"{% elif cell[:1] == "✗" %} class="bad"
+        {%- elif cell[:1] == "…" %} class="open"
         {%- elif cell|length > 30 %} class="wide"{% endif %}>{{ cell }}</td>{% endfor %}</tr>
       {% endfor %}
       </tbody>

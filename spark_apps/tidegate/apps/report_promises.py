@@ -1,60 +1,28 @@
-"""What each query promised and what was kept: one judgement a query, and the table that opens the report."""
+"""What each query promised and what was kept, as ``promise_periods`` has it: the table that opens the report."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pandas as pd
+import plotly.graph_objects as go
+import pyarrow as pa
 
-from tidegate.apps.report_charts import numbers, shown_number, shown_percent, shown_seconds
-from tidegate.apps.report_page import Part, Section, Tone
-from tidegate.apps.report_tables import Tables
+from tidegate.apps.report_charts import COLORS, chart, numbers, reference, shown_seconds
+from tidegate.apps.report_page import Part, Section
+from tidegate.apps.report_tables import Tables, nothing_in
 from tidegate.declarations.models import Pipeline, Query
+from tidegate.declarations.promises import (
+    HEADINGS,
+    Line,
+    Row,
+    explained,
+    lines,
+    newest_of_each,
+    show_measured,
+    show_period,
+)
+from tidegate.declarations.units import show_percent
 
-KEPT_SHARE = 0.95
-"""An ERROR promise is kept if so large a share of the windows is within it."""
-
-_MARKS = {"good": "✓ kept", "bad": "✗ not kept", "open": "not judged yet", "": "–"}
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """A query's promise, what was measured over so many windows, and the sentence that says both."""
-
-    promised: str
-    measured: str
-    windows: int
-    sentence: str
-    tone: Tone
-
-
-def judge(query: Query, accuracy: pd.DataFrame) -> Judgement:
-    """Judge one query by its rows of ``accuracy``."""
-    values = accuracy["value"].dropna()
-    windows = f"{len(values):,} window{'s' if len(values) != 1 else ''}"
-    if query.error is not None:
-        promised = f"error ≤ {query.error * 100:.3g} % in {KEPT_SHARE * 100:.0f} %"
-        promise = f"Promised: relative error at most {query.error:.3g} in {KEPT_SHARE:.0%} of the windows."
-        share = float((values <= query.error).mean()) if len(values) else 0.0
-        kept, measured = share >= KEPT_SHARE, f"in {shown_percent(share)}"
-        found = f"within it in {shown_percent(share)} of {windows}"
-    elif query.accuracy is not None:
-        promised = f"{query.accuracy * 100:.3g} % of the top {query.limit}"
-        promise = f"Promised: at least {query.accuracy:.3g} of the top {query.limit} right on average."
-        mean = float(values.mean())
-        kept, measured = mean >= query.accuracy, shown_percent(mean)
-        found = f"{mean:.4f} on average over {windows}"
-    else:
-        metric = "" if accuracy.empty else str(accuracy["metric"].iloc[0]).replace("_", " ")
-        mean = float(values.mean()) if len(values) else 0.0
-        known = f" Measured: {metric} {mean:.4f} on average over {windows}." if len(values) else ""
-        return Judgement(
-            "nothing", f"{metric} {mean:.4f}" if known else "", len(values), f"No promise declared.{known}", ""
-        )
-    if not len(values):
-        return Judgement(promised, "", 0, f"{promise} Not judged yet: no window is final.", "open")
-    sentence = f"{promise} {'✓ Kept' if kept else '✗ Not kept'}: {found}."
-    return Judgement(promised, measured, len(values), sentence, "good" if kept else "bad")
+_VERDICTS = {True: "✓ kept", False: "✗ missed", None: "… so far"}
 
 
 def promised_first(pipeline: Pipeline) -> list[Query]:
@@ -62,38 +30,60 @@ def promised_first(pipeline: Pipeline) -> list[Query]:
     return sorted(pipeline.queries, key=lambda query: query.promised is None)
 
 
+def lines_of(pipeline: Pipeline, tables: Tables) -> dict[str, Line]:
+    """Query → what is said of its promise."""
+    return {line.query: line for line in lines(pipeline, _rows(tables["promise_periods"]))}
+
+
 def promises_section(pipeline: Pipeline, tables: Tables) -> Section:
     """One line a query: promise, what was kept, the wait now and the least that would have done, levels of support."""
-    columns = ("query", "", "promised", "measured", "windows", "K now", "oracle K", "time at level")
-    rows = []
+    columns = (*HEADINGS, "K now", "oracle K", "time at level")
+    found, rows = lines_of(pipeline, tables), []
     for query in promised_first(pipeline):
-        own = judge(query, tables.of("accuracy", query.id))
         slacks = tables.of("slack_plan", query.id).sort_values("effective_from")
         now = shown_seconds(slacks["slack_s"].iloc[-1]) if len(slacks) else ""
         oracle = shown_seconds(slacks["oracle_slack_s"].median()) if len(slacks) else ""
-        marked = _MARKS[own.tone] if query.promised is not None else "–"
-        rows.append(
-            (
-                query.id,
-                marked,
-                own.promised,
-                own.measured,
-                shown_number(own.windows),
-                now,
-                oracle,
-                _levels(query, tables),
-            )
-        )
-    table = numbers(columns, rows, ("windows", "K now", "oracle K"))
+        said = found[query.id].cells if query.id in found else (query.id, "–", "none", "", "", "")
+        rows.append((*said, now, oracle, _levels(query, tables)))
+    table = numbers(columns, rows, ("K now", "oracle K"))
     note = (
-        "ERROR is promised for a share of the windows, ACCURACY on average over them. K: how long the query waits "
-        "after a window's end. Oracle K: the shortest wait that would have met the promise, known once the windows are "
-        "final; the median over the intervals. Level A: the whole range was held, B: enough for the promised error, "
-        "C: in turns."
+        "K: how long the query waits after a window's end. Oracle K: the shortest wait that would have met the promise"
+        ", known once the windows are final; the median over the intervals. Level A: the whole range was held, B: "
+        "enough for the promised error, C: in turns."
     )
     return Section(
-        "promises", "Promises", parts=(Part("promises-table", "What was promised, what was kept", table, note=note),)
+        "promises",
+        "Promises",
+        paragraphs=(explained(found.values()),),
+        missing=() if len(tables["promise_periods"]) or not found else (nothing_in("promise_periods"),),
+        parts=(Part("promises-table", "What was promised, what was kept", table, note=note),),
     )
+
+
+def periods_part(query: Query, tables: Tables) -> Part | None:
+    """What was measured over each period, against what was promised; None if there is none with windows."""
+    rows = [row for row in newest_of_each(_rows(tables.of("promise_periods", query.id))) if row["windows"]]
+    if not rows:
+        return None
+    starts = [row["period_start"] for row in rows]
+    figure = go.Figure()
+    figure.add_scatter(
+        x=starts, y=[row["measured"] for row in rows], name="measured", mode="lines+markers",
+        line={"color": COLORS[0]}, marker={"size": 5},
+    )  # fmt: skip
+    reference(figure, starts, rows[-1]["promised"], "promised")
+    shown = [(show_period(r), show_percent(r["promised"]), show_measured(r), _VERDICTS[r["kept"]]) for r in rows]
+    return Part(
+        f"periods-{query.id}",
+        "The promise, period by period",
+        numbers(("period", "promised", "measured", ""), shown, ("promised", "measured")),
+        chart(figure),
+    )
+
+
+def _rows(frame: pd.DataFrame) -> list[Row]:
+    rows: list[Row] = pa.Table.from_pandas(frame, preserve_index=False).to_pylist()
+    return rows
 
 
 def _levels(query: Query, tables: Tables) -> str:
@@ -107,4 +97,4 @@ def _levels(query: Query, tables: Tables) -> str:
     if not whole:
         return str(plans["support_level"].iloc[-1])
     shares = [(str(level), seconds / whole) for level, seconds in by_level.items() if seconds]
-    return ", ".join(f"{level} {shown_percent(share)}" for level, share in sorted(shares))
+    return ", ".join(f"{level} {show_percent(share)}" for level, share in sorted(shares))

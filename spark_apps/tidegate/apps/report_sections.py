@@ -15,15 +15,16 @@ from tidegate.apps.report_charts import (
     rows_of,
     shown_bytes,
     shown_number,
-    shown_percent,
     shown_seconds,
     shown_text,
     shown_time,
 )
 from tidegate.apps.report_page import Part, Section, Tone
-from tidegate.apps.report_promises import judge
+from tidegate.apps.report_promises import periods_part
 from tidegate.apps.report_tables import Tables, nothing_in
 from tidegate.declarations.models import Pipeline, Query
+from tidegate.declarations.promises import Line
+from tidegate.declarations.units import show_percent
 
 HOURLY_UP_TO = pd.Timedelta(days=14)
 
@@ -32,11 +33,11 @@ _LEVEL_SYMBOLS = {"A": "circle", "B": "diamond", "C": "triangle-up", "infeasible
 # ----------------------------------------------------------------------------------------------------------- queries
 
 
-def query_section(query: Query, tables: Tables) -> Section:
+def query_section(query: Query, line: Line | None, tables: Tables) -> Section:
     """What one query promised and kept: accuracy and slack over time."""
     accuracy, slacks = tables.of("accuracy", query.id), tables.of("slack_plan", query.id)
-    promise = judge(query, accuracy)
-    parts = []
+    periods = periods_part(query, tables)
+    parts = [] if periods is None else [periods]
     if len(accuracy):
         parts.append(_accuracy_part(query, accuracy))
     if len(slacks):
@@ -51,8 +52,8 @@ def query_section(query: Query, tables: Tables) -> Section:
     return Section(
         id=f"query-{query.id}",
         title=f"Query {query.id}",
-        verdict=promise.sentence,
-        tone=promise.tone,
+        verdict="No promise declared." if line is None else line.sentence,
+        tone="" if line is None else line.tone,
         paragraphs=tuple(p.strip() for p in query.description.split("\n\n") if p.strip()),
         code=query.text.strip(),
         missing=tuple(missing),
@@ -104,7 +105,7 @@ def _accuracy_part(query: Query, accuracy: pd.DataFrame) -> Part:
             shown_number(r.mean_),
             shown_number(r.shown),
             shown_number(r.worst),
-            "" if pd.isna(r.kept) else shown_percent(r.kept),
+            "" if pd.isna(r.kept) else show_percent(r.kept),
         )
         for at, r in zip(summary.index, rows_of(summary.rename(columns={"mean": "mean_"})), strict=True)
     ]

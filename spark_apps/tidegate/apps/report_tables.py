@@ -19,6 +19,7 @@ _NOT_SHOWN = {("accuracy", "width_s"), ("quarantine", "record")}
 
 _WRITTEN_BY = {
     "accuracy": "calibrate",
+    "promise_periods": "calibrate",
     "slack_plan": "calibrate",
     "window_plan": "ingest",
     "query_plan": "ingest",

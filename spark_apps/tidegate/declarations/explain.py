@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from textwrap import wrap
 
 from tidegate.declarations.models import Pipeline, Query, Stream
+from tidegate.declarations.promises import SENTENCE
 from tidegate.declarations.units import show_bytes, show_duration
+
+_WIDTH = 90
 
 
 def describe(pipeline: Pipeline) -> str:
@@ -19,7 +23,7 @@ def describe(pipeline: Pipeline) -> str:
         ("memory budget", f"{show_bytes(pipeline.memory_budget_bytes)} for all windows"),
         ("process budget", f"{show_bytes(pipeline.process_budget_bytes)} for the JVM and its Python workers"),
         ("initial slack", show_duration(pipeline.initial_slack_s)),
-        ("promise period", f"ERROR and ACCURACY are promised per {show_duration(pipeline.promise_period_s)}"),
+        ("promise period", "\n".join([show_duration(pipeline.promise_period_s), *wrap(SENTENCE, _WIDTH)])),
         ("new plan", f"when a stream's rate changes by more than {pipeline.rate_change * 100:.6g}%"),
     ]
     title = f"Pipeline {pipeline.name}" + (f": {pipeline.description}" if pipeline.description else "")

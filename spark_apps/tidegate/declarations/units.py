@@ -6,6 +6,7 @@ whole number of the target unit is a mistake rather than rounded. Every reader r
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -226,6 +227,15 @@ def show_duration(seconds: float) -> str:
             count = microseconds // factor
             return f"{count} {name}{'' if count == 1 else 's'}"
     return "0 seconds" if microseconds == 0 else f"{seconds:g} seconds"
+
+
+def show_percent(share: float) -> str:
+    """A share as percent, rounded down: it never shows as one that it has not reached.
+
+    >>> show_percent(0.95), show_percent(0.9499), show_percent(1.0)
+    ('95.0 %', '94.9 %', '100.0 %')
+    """
+    return f"{math.floor(share * 1000 + 1e-9) / 10:.1f} %"
 
 
 def show_bytes(count: float) -> str:

@@ -11,6 +11,7 @@ from tidegate.operators.accuracy.error_width import (
     sample_stride,
     widths_to_try,
 )
+from tidegate.operators.accuracy.judge import Tally, judge, within
 from tidegate.operators.accuracy.measures import hit_rate, relative_error
 from tidegate.operators.accuracy.promise import Choice, Needed, Promise, PromiseState
 from tidegate.operators.accuracy.promise import step as promise_step
@@ -33,12 +34,14 @@ __all__ = [
     "PromiseState",
     "ShareChoice",
     "SlackChoice",
+    "Tally",
     "accuracy_at",
     "choose_share",
     "choose_slack",
     "error_bounds",
     "evidence_s",
     "hit_rate",
+    "judge",
     "least_evidence",
     "needed_slack",
     "needed_slack_on_grid",
@@ -48,4 +51,5 @@ __all__ = [
     "relative_error",
     "sample_stride",
     "widths_to_try",
+    "within",
 ]

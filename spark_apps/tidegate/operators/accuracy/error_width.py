@@ -17,11 +17,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tidegate.declarations.promises import DIGITS, WINDOWS_WITHIN
 from tidegate.operators.schedule import Int64s
 
 Float64s = npt.NDArray[np.float64]
 
-MISS_RATE = 0.05
+MISS_RATE = round(1 - WINDOWS_WITHIN, DIGITS)
 """ERROR e promises that the relative error is at most e in all but this share of the windows."""
 EVIDENCE_S = 14 * 24 * 3600
 """For so many seconds a window is evidence after it became final: every hour of the week twice, yet the seasons are

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.operators.accuracy.judge import rounded
 from tidegate.operators.codes import encode, group_ids
 from tidegate.operators.schedule import Int64s
 
@@ -80,12 +81,12 @@ def relative_error(
         window: name of the column that tells the window.
 
     Returns:
-        float64[len(windows)]; 0 where neither side has a row.
+        float64[len(windows)], rounded as the judge does; 0 where neither side has a row.
 
     Raises:
         ValueError: a table has two rows of the same window and group.
 
-    **Cost.** O(n log n) time, O(n) space for n rows. **Guarantee.** Exact but for the rounding of doubles.
+    **Cost.** O(n log n) time, O(n) space for n rows. **Guarantee.** Exact but for the rounding.
 
     >>> truth = pa.table({"window_end": [1, 1, 2], "origin": ["JFK", "LGA", "JFK"], "count": [10.0, 4.0, 5.0]})
     >>> answers = pa.table({"window_end": [1, 1], "origin": ["JFK", "LGA"], "count": [9.0, 4.0]})
@@ -112,7 +113,7 @@ def relative_error(
         error[shared] = np.maximum(error[shared], _value_error(answer, true))
     largest = np.zeros(len(windows))
     np.maximum.at(largest, window_of, error)
-    return largest
+    return rounded(largest)
 
 
 def _judged(table: pa.Table, window: str, windows: pa.Array) -> tuple[pa.Table, Int64s]:

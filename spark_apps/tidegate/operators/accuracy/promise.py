@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 from scipy.special import stdtrit
 
+from tidegate.operators.accuracy.judge import meets
 from tidegate.operators.accuracy.slack import Float64s, Int64s, accuracy_at, choose_slack, least_covering
 
 _LEAST_PERIODS = 5
@@ -225,7 +226,7 @@ def _judged(promise: Promise, state: PromiseState, now_us: int, needed: Needed) 
         level = state.level
         if len(state.plan_us) and promise.confidence is not None:
             reached = own.weight[own.slack_s <= state.plan_slack_s[at]].sum() / own.weight.sum()
-            broken = reached < promise.target - 1e-9
+            broken = not meets(float(reached), promise.target)
             level = float(np.clip(level + _LEVEL_STEP * (promise.confidence - 1 + broken), *_LEVELS))
         units = state.plan_unit_s[(state.plan_us > start_us) & (state.plan_us <= start_us + period_us)]
         known = units[~np.isnan(units)]
