@@ -119,7 +119,7 @@ sys.path.insert(0, "dags")
 before = time.process_time()
 import flights
 seconds = time.process_time() - before
-heavy = {"pyspark", "pandas", "numpy", "pyarrow", "sqlglot", "great_expectations", "dbt", "tidegate"}
+heavy = {"pyspark", "pandas", "numpy", "pyarrow", "sqlglot", "great_expectations", "dbt"}
 print(json.dumps({"seconds": seconds, "heavy": sorted(heavy & {name.split(".")[0] for name in sys.modules})}))
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=True)
