@@ -1,0 +1,38 @@
+"""``python -m tests.attacks records --seed N --count M``: attacks from seeds, one after another."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.attacks import records
+
+# Name → what attacks once with a seed, in an empty folder: how much was tried, and the faults that it found.
+CAMPAIGNS: dict[str, Callable[[int, Path], tuple[int, list[str]]]] = {
+    "records": records.attack,
+}
+
+
+def main() -> int:
+    """Run them; 1 if there is a fault."""
+    parser = argparse.ArgumentParser(prog="python -m tests.attacks", description=__doc__)
+    parser.add_argument("campaign", choices=CAMPAIGNS)
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="the first seed")
+    parser.add_argument("--count", type=int, default=1, metavar="M", help="how many seeds, one after another")
+    arguments = parser.parse_args()
+    clock, tried, found = time.monotonic(), 0, 0
+    for seed in range(arguments.seed, arguments.seed + arguments.count):
+        with tempfile.TemporaryDirectory(prefix="attack-") as folder:
+            number, faults = CAMPAIGNS[arguments.campaign](seed, Path(folder))
+        tried, found = tried + number, found + len(faults)
+        print(*faults, f"{arguments.campaign} {seed}: {number}, {len(faults)} faults", sep="\n", flush=True)
+    print(f"{tried} {arguments.campaign}, {found} faults, {time.monotonic() - clock:.0f} s")
+    return int(found > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
