@@ -15,6 +15,9 @@ from typing import Literal
 
 from tidegate.declarations.schedule import load_schedule
 
+_NO_CODE = re.compile(r"""--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""", re.DOTALL)
+_PROMISE = re.compile(r"\b(error|accuracy)\b\s*\+?[\d.]+\s*%\s*(?=;|$|every\b|duration\b|priority\b)", re.IGNORECASE)
+
 
 @dataclass(frozen=True)
 class DeclaredQuery:
@@ -28,7 +31,7 @@ class DeclaredQuery:
     def kind(self) -> Literal["aggregate", "top_k"]:
         """Which stage answers it: LIMIT and QUALIFY are what the language has for top-k alone.
 
-        >>> DeclaredQuery("q", "", "SELECT a FROM s [1 HOUR] ORDER BY a -- no LIMIT").kind
+        >>> DeclaredQuery("q", "", "SELECT MAX(a) FROM s [1 HOUR] WHERE b = 'LIMIT' -- no LIMIT").kind
         'aggregate'
         """
         return "top_k" if re.search(r"\b(limit|qualify)\b", _code(self.sql), re.IGNORECASE) else "aggregate"
@@ -40,8 +43,8 @@ class DeclaredQuery:
         >>> DeclaredQuery("q", "", "SELECT a FROM s [1 HOUR] ERROR 10 % EVERY 1 HOUR").promise
         'ERROR 10 %'
         """
-        found = re.search(r"\b(error|accuracy)\s+[\d.]+\s*%", _code(self.sql), re.IGNORECASE)
-        return found[0] if found else ""
+        found = _PROMISE.search(_code(self.sql))
+        return found[0].strip() if found else ""
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ def parse_instant(value: datetime | str) -> datetime:
 
 
 def _code(sql: str) -> str:
-    return re.sub(r"--[^\n]*", "", sql)
+    return _NO_CODE.sub(" ", sql)
 
 
 def _query(name: str, text: str) -> DeclaredQuery:

@@ -1,4 +1,4 @@
-"""``python -m tests.attacks records --seed N --count M``: attacks from seeds, one after another."""
+"""``python -m tests.attacks records|declarations --seed N --count M``: attacks from seeds, one after another."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import argparse
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.attacks import records
+from tests.attacks import declarations, records
 
 # Name → what attacks once with a seed, in an empty folder: how much was tried, and the faults that it found.
 CAMPAIGNS: dict[str, Callable[[int, Path], tuple[int, list[str]]]] = {
     "records": records.attack,
+    "declarations": declarations.attack,
 }
 
 
@@ -27,7 +29,10 @@ def main() -> int:
     clock, tried, found = time.monotonic(), 0, 0
     for seed in range(arguments.seed, arguments.seed + arguments.count):
         with tempfile.TemporaryDirectory(prefix="attack-") as folder:
-            number, faults = CAMPAIGNS[arguments.campaign](seed, Path(folder))
+            try:
+                number, faults = CAMPAIGNS[arguments.campaign](seed, Path(folder))
+            except Exception:
+                number, faults = 0, [traceback.format_exc()]
         tried, found = tried + number, found + len(faults)
         print(*faults, f"{arguments.campaign} {seed}: {number}, {len(faults)} faults", sep="\n", flush=True)
     print(f"{tried} {arguments.campaign}, {found} faults, {time.monotonic() - clock:.0f} s")
