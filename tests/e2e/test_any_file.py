@@ -5,12 +5,15 @@ One slice, so no Spark is started: the same code that Spark's tasks run (``tests
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
+import itertools
 import json
 import os
 import random
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -216,7 +219,8 @@ def test_parquet_as_others_write_it(tmp_path: Path) -> None:
     table = pa.table([pa.array(["a"]), pa.array(["b"])], names=["id", "id"])
     pq.write_table(table, place.feed / f"{NAME}twice.parquet")
     five = pa.table({"id": pa.array(list("abcde")).dictionary_encode(), "at": [at[0]] * 5})
-    (place.feed / f"{NAME}codes.parquet").write_bytes(_with_damaged_codes(five))
+    (place.feed / f"{NAME}codes.parquet").write_bytes(_damaged(five, _lacks_a_code))
+    (place.feed / f"{NAME}short.parquet").write_bytes(_damaged(five, _ends_early))
     write("damaged")
     path = place.feed / f"{NAME}damaged.parquet"
     content = bytearray(path.read_bytes())
@@ -227,24 +231,35 @@ def test_parquet_as_others_write_it(tmp_path: Path) -> None:
         ["pandas0", "pandas1", "uint640", "float160", "float161", "decimal2560", "view0", "view1"]
         + ["coded0", "coded1", "time1"]
     )
-    assert place.reasons() == Counter(wrong_type=4, too_late=0, unknown_column=2, broken_file=3) + Counter(
+    assert place.reasons() == Counter(wrong_type=4, too_late=0, unknown_column=2, broken_file=4) + Counter(
         too_early=0
     ) + (Counter(outside_file_interval=1))
 
 
-def _with_damaged_codes(table: pa.Table) -> bytes:
-    """A file with an octet changed so that a row's code is not in its column's dictionary."""
+def _damaged(table: pa.Table, how: Callable[[pq.ParquetFile], bool]) -> bytes:
+    """A file with an octet changed so that it is damaged in a certain way."""
     sink = io.BytesIO()
     pq.write_table(table, sink, compression="none")
-    for at in range(4, len(content := sink.getvalue())):
-        damaged = content[:at] + b"\x7f" + content[at + 1 :]
-        try:
-            pq.read_table(io.BytesIO(damaged), columns=["id"]).column(0).chunk(0).dictionary_decode()
-        except IndexError:
-            return damaged
-        except (pa.ArrowException, OSError, ValueError, AttributeError):
-            continue
+    for at, octet in itertools.product(range(4, len(content := sink.getvalue())), b"\0\x7f"):
+        damaged = content[:at] + bytes([octet]) + content[at + 1 :]
+        with contextlib.suppress(pa.ArrowException, OSError, ValueError, AttributeError):
+            if how(pq.ParquetFile(io.BytesIO(damaged))):
+                return damaged
     raise AssertionError("no octet does that")
+
+
+def _lacks_a_code(file: pq.ParquetFile) -> bool:
+    """A row's code is not in its column's dictionary."""
+    try:
+        file.read(["id"]).column(0).chunk(0).dictionary_decode()
+        return False
+    except IndexError:
+        return True
+
+
+def _ends_early(file: pq.ParquetFile) -> bool:
+    """There are fewer rows than the footer says, and pyarrow says nothing."""
+    return sum(batch.num_rows for batch in file.iter_batches()) < file.metadata.num_rows == 5
 
 
 def test_records_without_an_arrival_in_files_without_a_time(tmp_path: Path) -> None:

@@ -37,6 +37,9 @@ def batches(piece: Piece) -> Iterator[tuple[int, pa.Table]]:
             for batch in file.iter_batches(BATCH_ROWS, row_groups=list(groups), use_threads=False):
                 yield row, readable(batch)
                 row += batch.num_rows
+            said = sum(file.metadata.row_group(i).num_rows for i in range(groups.stop))
+            if row != said:
+                raise BrokenFileError(f"its footer says {said} rows, {row} can be read")
     except _FAULTS as error:
         said = str(error).splitlines()
         raise BrokenFileError(said[0] if said else type(error).__name__) from None
