@@ -66,7 +66,7 @@ test-examples: setup ## Run the examples of all docstrings
 test-slow: setup ## Run the tests that take minutes each and are not part of `make test`
 	@$(BIN)/python -m pytest -m slow
 
-attack: setup ## Attack with mutated records and declarations: make attack SEED=1 COUNT=500 (a seed: 5000 records, 200 declarations)
+attack: setup ## Attack with mutated records and declarations: make attack SEED=1 COUNT=500 (a seed: 5000 records, 1000 declarations)
 	@$(BIN)/python -m tests.attacks records --seed $(or $(SEED),0) --count $(or $(COUNT),20)
 	@$(BIN)/python -m tests.attacks declarations --seed $(or $(SEED),0) --count $(or $(COUNT),20)
 

@@ -206,7 +206,7 @@ def expression_query(chance: Random) -> str:
 # The check
 
 
-def attack(seed: int, folder: Path, count: int = 200) -> tuple[int, list[str]]:
+def attack(seed: int, folder: Path, count: int = 1000) -> tuple[int, list[str]]:
     """Judge ``count`` declarations of a seed in an empty folder; how many, and what is wrong with them."""
     chance = Random(f"declarations {seed}")
     accepted: list[Pipeline] = []
@@ -364,8 +364,8 @@ def together(folder: Path, project: Path, pipelines: list[Pipeline]) -> None:
         own = folder / "dbt" / f"own-{pipeline.name}"
         render_project(Warehouse(folder / "warehouse", pipeline), own)
         files |= {str(p.relative_to(own)): p.read_text() for p in own.rglob("*") if p.is_file()}
-        declared = yaml.safe_load(files["dbt_project.yml"])
-        sources = yaml.safe_load(files["models/staging/_sources.yml"])
+        declared = _yaml(files["dbt_project.yml"])
+        sources = _yaml(files["models/staging/_sources.yml"])
         tables |= {table["name"]: table for table in sources["sources"][0]["tables"]}
         for key in variables:
             variables[key] += declared["vars"][key]
@@ -376,3 +376,7 @@ def together(folder: Path, project: Path, pipelines: list[Pipeline]) -> None:
     for name, text in files.items():
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).write_text(text)
+
+
+def _yaml(text: str) -> Any:
+    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))

@@ -18,6 +18,6 @@ def test_each_record_is_in_one_table_as_an_independent_reader_reads_it(seed: int
 
 
 def test_what_validate_accepts_no_consumer_refuses(tmp_path: Path) -> None:
-    _, faults = declarations.attack(0, tmp_path)
+    _, faults = declarations.attack(0, tmp_path, 200)
     assert len(list((tmp_path / "dags").glob("*.py"))) > 20, "accepted, and given to all consumers"
     assert not faults, "\n".join(["python -m tests.attacks declarations --seed 0", *faults])
