@@ -22,7 +22,7 @@ DEMO_FROM := 2013-02-07T00
 DEMO_AIRFLOW_FROM ?= 2013-02-09T22
 DEMO_TO := 2013-02-10T00
 
-.PHONY: help setup demo up down sql test test-unit coverage test-examples test-slow test-research test-wheel figures bench docs lint format lock wheel clean
+.PHONY: help setup demo up down sql test test-unit coverage test-examples test-slow attack test-research test-wheel figures bench docs lint format lock wheel clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,10 @@ test-examples: setup ## Run the examples of all docstrings
 
 test-slow: setup ## Run the tests that take minutes each and are not part of `make test`
 	@$(BIN)/python -m pytest -m slow
+
+attack: setup ## Attack with mutated records and declarations: make attack SEED=1 COUNT=500 (a seed: 5000 records, 1000 declarations)
+	@$(BIN)/python -m tests.attacks records --seed $(or $(SEED),0) --count $(or $(COUNT),20)
+	@$(BIN)/python -m tests.attacks declarations --seed $(or $(SEED),0) --count $(or $(COUNT),20)
 
 test-research: setup ## Run the tests of figures, benchmarks, rivals and published baselines
 	@$(BIN)/python -m pytest $(WORKERS) tests/research

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from datetime import timedelta
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.attacks.declarations import TRAPS
+from tests.spec.test_query_language import parse
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -91,6 +94,19 @@ def test_documentation_shows_every_query(flights: Any) -> None:
         assert statement[0] in flights.doc_md
 
 
+@pytest.mark.parametrize("sql", TRAPS)
+def test_a_querys_kind_and_promise_are_those_that_its_parser_finds(sql: str) -> None:
+    """Words in strings, names and comments count for nothing."""
+    from tidegate_dags.declaration import DeclaredQuery
+
+    query, report = parse(sql)
+    assert query is not None, report.mistakes
+    declared = DeclaredQuery("q", "", sql)
+    assert declared.kind == query.kind
+    promised = [] if query.promised is None else [round(query.promised * 100, 9)]
+    assert [float(number) for number in re.findall(r"[\d.]+", declared.promise)] == promised
+
+
 def test_links_lead_to_the_pages_of_the_pipeline(flights: Any) -> None:
     """Each stage's button opens the page that shows what it did."""
     found = {
@@ -119,7 +135,7 @@ sys.path.insert(0, "dags")
 before = time.process_time()
 import flights
 seconds = time.process_time() - before
-heavy = {"pyspark", "pandas", "numpy", "pyarrow", "sqlglot", "great_expectations", "dbt", "tidegate"}
+heavy = {"pyspark", "pandas", "numpy", "pyarrow", "sqlglot", "great_expectations", "dbt"}
 print(json.dumps({"seconds": seconds, "heavy": sorted(heavy & {name.split(".")[0] for name in sys.modules})}))
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=True)

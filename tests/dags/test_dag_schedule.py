@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tidegate.apps.init import init
+from tidegate.declarations import load_pipeline
+from tidegate.declarations.errors import DeclarationErrors
 
 
 def _timetable(dag: Any) -> Any:
@@ -105,24 +110,80 @@ def test_a_stranger_needs_no_pool_and_no_place(
 
 
 @pytest.mark.parametrize(
-    ("interval", "expected"), [("90 minutes", "1:30:00"), ("45 minutes", "0:45:00"), ("7 hours", "7:00")]
+    ("line", "told"),
+    [
+        *((f"interval: {n} minutes", "cannot be an interval") for n in (8, 9, 16, 18, 24, 32, 36, 40, 45, 48, 90)),
+        ("interval: 1.5 hours", "cannot be an interval"),
+        ("interval: +1 hour", ""),
+        ("interval: 0.5 hours", ""),
+        ("interval: ${LENGTH}", ""),
+        ("interval: ${LENGTHS}", "LENGTHS is not set"),
+        ("interval: 1 hour\ninterval: 1 hour", "given twice"),
+        ("start: ${START}", ""),
+        ("start: 2020-01-01 01:30+01:30", ""),
+        ("start: 2020-02-30", "does not exist"),
+        ("owner: yes", ""),
+        ("owner: 2020-01-01", ""),
+        ("owner: [a, b]", "not a plain value"),
+        ("owner: {}", "not a plain value"),
+        ("owner: ~", ""),
+        ("owner:", "has no value"),
+        ("description: 2026-02-30", ""),
+        ("description: 1_000", ""),
+        ('description: "\\0"', "not printable"),
+        ("name: OTHER", "cannot name a pipeline"),
+        ("name: another", "is not the name of the pipeline's folder"),
+        ("<<: {owner: me}", "merge keys"),
+        ("streams: []", "not a mapping"),
+    ],
 )
+def test_what_validate_takes_and_refuses_airflow_takes_and_refuses(
+    airflow_home: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, told: str
+) -> None:
+    """By the same sentence."""
+    from tidegate_dags import build_dag
+
+    monkeypatch.setenv("LENGTH", "30 minutes")
+    monkeypatch.setenv("START", "2020-01-01T01:00Z")
+    folder = init_other(tmp_path, line)
+    for read in (load_pipeline, build_dag):
+        if told:
+            with pytest.raises(DeclarationErrors, match=re.escape(told)):
+                read(folder)
+        else:
+            read(folder)
+
+
+def init_other(folder: Path, line: str) -> Path:
+    """The example's folder with a line instead of that with the same key, or one more."""
+    init(folder / "other", "shop")
+    file = folder / "other" / "pipeline.yml"
+    text = file.read_text().replace("%Y-%m-%dT%H", "*")
+    key = line.partition(":")[0]
+    if key == "streams":
+        text = text[: text.index("\nstreams:")] + "\n"
+    text = re.sub(rf"^{key}:.*\n", "", text, flags=re.MULTILINE) if key != "<<" else text
+    file.write_text(f"{line}\n{text}")
+    return folder / "other"
+
+
+@pytest.mark.parametrize("interval", ["90 minutes", "45 minutes", "7 hours"])
 def test_an_interval_that_no_schedule_can_have_is_named(
-    airflow_home: dict[str, str], tmp_path: Path, interval: str, expected: str
+    airflow_home: dict[str, str], tmp_path: Path, interval: str
 ) -> None:
     """The import error that the UI shows says which file and what was expected."""
     from tidegate_dags import build_dag
 
-    with pytest.raises(ValueError, match=rf"pipeline.yml: interval {expected}.* expected minutes that divide an hour"):
+    with pytest.raises(DeclarationErrors, match=rf"yml:4:11: .*'{interval}' .* expected minutes that divide an hour"):
         build_dag(_pipeline(tmp_path, interval))
 
 
 def test_a_broken_declaration_is_named(airflow_home: dict[str, str], tmp_path: Path) -> None:
-    """Missing keys are named together, with the command that finds the rest."""
+    """Missing keys are named together."""
     from tidegate_dags import build_dag
 
     (tmp_path / "pipeline.yml").write_text("name: other\n")
-    with pytest.raises(ValueError, match="owner, start, interval missing; `tidegate validate"):
+    with pytest.raises(DeclarationErrors, match=r"'owner' is missing(.|\n)*'start' is missing"):
         build_dag(tmp_path)
 
 
@@ -150,10 +211,11 @@ def test_history_is_resampled_when_a_day_ends(flights: Any, start: str, end: str
 
 
 def _pipeline(folder: Path, interval: str) -> Path:
-    (folder / "pipeline.yml").write_text(
+    (folder / "other").mkdir()
+    (folder / "other" / "pipeline.yml").write_text(
         f"name: other\nowner: me\nstart: 2020-01-01T00:00:00Z\ninterval: {interval}\nstreams: {{}}\n"
     )
-    return folder
+    return folder / "other"
 
 
 def _utc(*parts: int) -> Any:

@@ -5,11 +5,15 @@ One slice, so no Spark is started: the same code that Spark's tasks run (``tests
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import io
+import itertools
 import json
 import os
 import random
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -135,6 +139,27 @@ def test_a_damaged_file_is_refused_whole_and_the_others_go_on(jsonl: Place) -> N
     assert found["empty.jsonl"] == "empty" and found["\\xff.jsonl"] == "ok"
 
 
+def test_ids_that_come_again_are_shown_whatever_the_file_is_packed_in(jsonl: Place) -> None:
+    """Their lines are looked up again, in files that cannot be read from the middle too."""
+    content = lines(*range(3000), 2, 1500, 2999)
+    (jsonl.feed / f"{NAME}a.jsonl.zst").write_bytes(pa.compress(content, "zstd", asbytes=True))
+    (jsonl.feed / f"{NAME}b.jsonl.gz").write_bytes(gzip.compress(lines(7, 8)))
+    (jsonl.feed / f"{NAME}c.jsonl").write_bytes(lines(9, 10))
+    jsonl.run()
+    assert jsonl.reasons() == Counter(duplicate_id=7)
+    shown = sorted(jsonl.rows("quarantine").column("record").to_pylist())
+    assert shown == sorted(lines(2, 1500, 2999, 7, 8, 9, 10).decode().splitlines())
+
+
+@pytest.mark.parametrize("levels", [99, 100, 5000])
+def test_how_deep_a_record_may_be_depends_on_nothing_else(jsonl: Place, levels: int) -> None:
+    """Of 100 levels a record may consist, its own among them; brackets in text are none."""
+    line = json.dumps(good(1, id="[" * 6000))[:-1] + ', "n": ' + "[" * levels + "]" * levels + "}\n"
+    (jsonl.feed / f"{NAME}.jsonl").write_bytes(line.encode().replace(b'"n": 1, ', b"").replace(b', "n": 1}', b"}"))
+    jsonl.run()
+    assert jsonl.reasons() == Counter(broken_record=levels > 99, wrong_type=levels == 99) - Counter()
+
+
 def test_nothing_vanishes_between_the_lines(jsonl: Place) -> None:
     """Two objects on a line, a line of NULs, CR only, a byte-order mark, no end of the last line."""
     first, second = lines(1).strip(), lines(2).strip()
@@ -193,6 +218,9 @@ def test_parquet_as_others_write_it(tmp_path: Path) -> None:
     write("names", _file=pa.array(["x", "y"]), ID=pa.array([1, 2]))
     table = pa.table([pa.array(["a"]), pa.array(["b"])], names=["id", "id"])
     pq.write_table(table, place.feed / f"{NAME}twice.parquet")
+    five = pa.table({"id": pa.array(list("abcde")).dictionary_encode(), "at": [at[0]] * 5})
+    (place.feed / f"{NAME}codes.parquet").write_bytes(_damaged(five, _lacks_a_code))
+    (place.feed / f"{NAME}short.parquet").write_bytes(_damaged(five, _ends_early))
     write("damaged")
     path = place.feed / f"{NAME}damaged.parquet"
     content = bytearray(path.read_bytes())
@@ -203,9 +231,35 @@ def test_parquet_as_others_write_it(tmp_path: Path) -> None:
         ["pandas0", "pandas1", "uint640", "float160", "float161", "decimal2560", "view0", "view1"]
         + ["coded0", "coded1", "time1"]
     )
-    assert place.reasons() == Counter(wrong_type=4, too_late=0, unknown_column=2, broken_file=2) + Counter(
+    assert place.reasons() == Counter(wrong_type=4, too_late=0, unknown_column=2, broken_file=4) + Counter(
         too_early=0
     ) + (Counter(outside_file_interval=1))
+
+
+def _damaged(table: pa.Table, how: Callable[[pq.ParquetFile], bool]) -> bytes:
+    """A file with an octet changed so that it is damaged in a certain way."""
+    sink = io.BytesIO()
+    pq.write_table(table, sink, compression="none")
+    for at, octet in itertools.product(range(4, len(content := sink.getvalue())), b"\0\x7f"):
+        damaged = content[:at] + bytes([octet]) + content[at + 1 :]
+        with contextlib.suppress(pa.ArrowException, OSError, ValueError, AttributeError):
+            if how(pq.ParquetFile(io.BytesIO(damaged))):
+                return damaged
+    raise AssertionError("no octet does that")
+
+
+def _lacks_a_code(file: pq.ParquetFile) -> bool:
+    """A row's code is not in its column's dictionary."""
+    try:
+        file.read(["id"]).column(0).chunk(0).dictionary_decode()
+        return False
+    except IndexError:
+        return True
+
+
+def _ends_early(file: pq.ParquetFile) -> bool:
+    """There are fewer rows than the footer says, and pyarrow says nothing."""
+    return sum(batch.num_rows for batch in file.iter_batches()) < file.metadata.num_rows == 5
 
 
 def test_records_without_an_arrival_in_files_without_a_time(tmp_path: Path) -> None:

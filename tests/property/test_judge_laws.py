@@ -9,22 +9,23 @@ import csv
 import io
 import json
 import re
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.attacks import reading
+from tests.attacks.odd import ARROW, JSON_TOKENS, TEXTS
 
 from tidegate.declarations.models import Column, Stream
 from tidegate.sources.blocks import block_of, read_lines
 from tidegate.sources.counts import RawCount
 from tidegate.sources.files import Piece, SourceFile, cut
 from tidegate.sources.judge import by_record
-from tidegate.sources.parquet import givens
+from tidegate.sources.parquet import givens, readable
 from tidegate.sources.parse import csv_fields, json_fields
 from tidegate.sources.records import Judged, judge_lines, judge_rows
 
@@ -53,60 +54,6 @@ FILE = SourceFile(Path("x"), 1, us(HOUR) + 5, us(HOUR), us(HOUR) + 3_600_000_000
 GOOD = {"id": "a", "at": "2024-03-01T10:00:00Z", "seen": "2024-03-01T10:00:30Z", "n": 1, "x": 1.5, "ok": True}
 GOOD |= {"day": "2024-03-01", "kind": "k"}
 
-# Texts that have been, or might be, taken for values that they are not.
-TEXTS = [
-    *[
-        "",
-        " ",
-        "0",
-        "-0",
-        "+1",
-        " 7 ",
-        "\t7",
-        "007",
-        "12.0",
-        "12.00",
-        "12.5",
-        "1.0000000001",
-        "1e3",
-        "0x10",
-        "1d",
-        "1_0",
-    ],
-    *["9223372036854775807", "9223372036854775808", "-9223372036854775808", "99999999999999999999999999", "１２"],
-    *["1.", ".5", "-.5e-3", "1e400", "-1e400", "1e", "e5", ".", "-", "0x1p3", "1f", "nan", "NaN", "-inf", "Infinity"],
-    *[
-        "true",
-        "FALSE",
-        "yes",
-        "t",
-        "12:30",
-        "10",
-        "2024",
-        "2024-03",
-        "2024-3-1",
-        "2024-03-01",
-        "2024-02-30",
-        "0000-01-01",
-    ],
-    *["2024-03-01 xyz", "2024-03-01T10", "2024-03-01T10Z", "2024-03-01T10:05", "2024-03-01 10:05:06", "20240301"],
-    *["2024-03-01T10:05:06.1Z", "2024-03-01T10:05:06.123456789Z", "2024-03-01T10:05:06.1234567890Z", "2024-03-01Z"],
-    *["2024-03-01T11:05:06+01:00", "2024-03-01T11:05:06+0100", "2024-03-01T09:05:06-01", "2024-03-01T10:05:06z"],
-    *["2024-03-01T24:00:00Z", "2024-03-01T10:60:00Z", "2024-03-01T10:05:60Z", "2024-03-01T10:05:06+24:00", "now"],
-    *[
-        "0001-01-01T00:00:00+01:00",
-        "0000-12-31T23:30:00-01:00",
-        "9999-12-31T23:30:00-01:00",
-        "12024-01-01",
-        "-0001-01-01",
-    ],
-    *["ä", "\u0000", "\ufeff", "a,b", 'a"b', '"', '""', "a\tb", "2024-03-01T10:05:06.Z", "2024-03-01T100506Z", "null"],
-]
-JSON_TOKENS = [
-    *["null", "true", "false", "0", "-0", "12.0", "1e3", "1.5", "1e400", "NaN", "-Infinity", "01", "1.", "+1", "[]"],
-    *['{"a": 1}', '"\\u00e4"', '"\\ud800"', '"\\ud83d\\ude00"', '"\\x"', '"\u0001"', "nul", "9223372036854775808", ""],
-    *["[1,", "'a'", "123456789012345678901234567890", '"a\\nb"', "1 2", '"a" "b"', "}{", "{}", "\\u0031"],
-]
 BLANKS = [b"", b" ", b"\t", b"\r"]
 
 
@@ -207,38 +154,6 @@ def test_every_line_with_something_in_it_is_judged_once(data: bytes) -> None:
     assert (counted.records, counted.bytes) == (len(lines), len(data))
 
 
-ARROW = [
-    pa.array(["a", None, "12.0", "2024-03-01T10:00:00Z"]),
-    pa.array(["a", "2024-03-01"], pa.large_string()),
-    pa.array(["a", "true", None], pa.string_view()),
-    pa.array(["a", "b", "a"]).dictionary_encode(),
-    pa.array([1, None, 2**63 - 1, 0]),
-    pa.array([1, 2**64 - 1], pa.uint64()),
-    pa.array([1, -128], pa.int8()),
-    pa.array([1.5, float("nan"), None, 12.0, 1e300, -0.0]),
-    pa.array(np.array([1.5, 2.0, float("inf")], np.float16)),
-    pa.array([1.5, 2.0], pa.float32()),
-    pa.array([Decimal("1.50"), Decimal("2.00"), None]),
-    pa.array([Decimal("1.5"), Decimal("2")], pa.decimal256(60, 3)),
-    pa.array([True, None, False]),
-    pa.array([us(HOUR), us(HOUR) + 1, None], pa.int64()).cast(pa.timestamp("us")),
-    pa.array([us(HOUR) * 1000 + 999, -1], pa.int64()).cast(pa.timestamp("ns", "Europe/Berlin")),
-    pa.array([us(HOUR) // 1000], pa.int64()).cast(pa.timestamp("ms", "UTC")),
-    pa.array([us(HOUR) // 1_000_000, -(2**62)], pa.int64()).cast(pa.timestamp("s")),
-    pa.array([-9223372036854775808, 2**62], pa.int64()).cast(pa.timestamp("us")),
-    pa.array([19783, None, -800_000, 3_000_000], pa.int32()).cast(pa.date32()),
-    pa.array([19783 * 86_400_000], pa.int64()).cast(pa.date64()),
-    pa.array([1000], pa.int32()).cast(pa.time32("ms")),
-    pa.array([1000], pa.int64()).cast(pa.time64("us")),
-    pa.array([1000], pa.duration("us")),
-    pa.array([b"a", b"\xff"]),
-    pa.array([b"a\xff", b"ok"]).view(pa.string()),
-    pa.array([[1], None]),
-    pa.array([{"a": 1}]),
-    pa.nulls(3),
-]
-
-
 @laws
 @given(st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(ARROW)), max_size=3), st.integers(1, 5))
 def test_both_judges_agree_on_parquet(replaced: list, rows: int) -> None:
@@ -247,61 +162,18 @@ def test_both_judges_agree_on_parquet(replaced: list, rows: int) -> None:
     found = []
     for whole in (True, False):
         result = Judged([], [])
-        judge_rows(stream("parquet"), FILE, 7, pa.table(columns), result, whole)
+        judge_rows(stream("parquet"), FILE, 7, readable(pa.record_batch(columns)), result, whole)
         found.append(in_order(result))
     assert found[0] == found[1]
     assert len(found[0][0]) + len(found[0][1]) == rows
 
 
-WRONG = "wrong_type"
-
-
 def expected(kind: str, text: str) -> object:
     """An independent reading of text: the value, or the reason for which there is none."""
-    bare = text.strip(" \t")
-    ascii_digits = bare.isascii()
-    if kind == "string":
-        return text
-    if kind == "boolean":
-        return {"true": True, "1": True, "false": False, "0": False}.get(bare.lower(), WRONG)
-    if kind == "double":
-        if bare.lower().lstrip("+-") in ("nan", "inf", "infinity") and len(bare.lower().lstrip("+-")) >= len(bare) - 1:
-            return "non_finite"
-        if not ascii_digits or not re.fullmatch(r"[-+0-9.eE]+", bare):
-            return WRONG
-        try:
-            value = float(bare)
-        except ValueError:
-            return WRONG
-        return value if abs(value) != float("inf") else "non_finite"
-    if kind == "integer":
-        if (
-            not ascii_digits
-            or not re.fullmatch(r"[-+0-9.]+", bare)
-            or bare.endswith(".")
-            or bare.lstrip("+-")[:1] == "."
-        ):
-            return WRONG
-        try:
-            value = Decimal(bare)
-        except ArithmeticError:
-            return WRONG
-        return int(value) if value == value.to_integral_value() and -(2**63) <= value < 2**63 else WRONG
-    if not re.match(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", bare) or not ascii_digits:
-        return WRONG
     try:
-        if kind == "date":
-            return (date.fromisoformat(bare) - EPOCH.date()).days if len(bare) == 10 else WRONG
-        if len(bare) > 10 and (bare[10] not in "T " or bare[13:14] != ":" or bare.endswith("z")):
-            return WRONG
-        fraction = re.search(r"[.]([0-9]*)", bare)
-        if fraction and not 1 <= len(fraction[1]) <= 9:
-            return WRONG
-        instant = datetime.fromisoformat(bare)
-        instant = instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
-    except (ValueError, OverflowError):
-        return WRONG
-    return us(instant)
+        return reading.value(kind, text)
+    except reading.NoValueError as error:
+        return str(error)
 
 
 @pytest.mark.parametrize("kind", ["string", "integer", "double", "boolean", "date", "timestamp"])

@@ -6,6 +6,7 @@ import doctest
 import os
 import time
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -134,6 +135,12 @@ def test_a_query_is_named_by_its_file(tmp_path: Path) -> None:
     assert mistakes(folder)[0].startswith("queries/Most-Delayed.sql:1:1: 'Most-Delayed' cannot name a query")
 
 
+# Nine times nine times nine … values.
+BOMB = "a: &a [1,1,1,1,1,1,1,1,1]\n" + "".join(
+    f"{b}: &{b} [{','.join(['*' + a] * 9)}]\n" for a, b in pairwise("abcdefgh")
+)
+
+
 @pytest.mark.parametrize(
     ("pipeline", "told"),
     [
@@ -141,21 +148,39 @@ def test_a_query_is_named_by_its_file(tmp_path: Path) -> None:
         (b"# nothing\n", "1:1: the file is empty"),
         (b"- a\n", "1:1: the pipeline is not a mapping"),
         (b"---\na: 1\n---\nb: 2\n", "3:1: not valid YAML: expected a single document"),
-        (b"[" * 2000, "1:1: not valid YAML"),
-        (b"{a: " * 2000, "1:1: not valid YAML"),
-        (b"a: &a [*a]\n", "1:1: unknown key 'a'"),
+        (b"[" * 2000, "1:21: not valid YAML: nested more than 20 levels deep"),
+        (b"{a: " * 2000, "1:81: not valid YAML: nested more than 20 levels deep"),
+        (b"a: &a [*a]\n", "1:8: not valid YAML: found undefined alias 'a'"),
         (b"\xff\xfen\x00", "1:1: byte 0xff is not UTF-8"),
         (GOOD.encode() + b"x: \xe9\n", "43:4: byte 0xe9 is not UTF-8"),
         (GOOD.encode() + b"\0", "43:1: a NUL character"),
-        (GOOD.replace("operations", "\x07").encode(), "3:8: not valid YAML: special characters"),
-        (b"x" * (MAX_FILE_BYTES + 1), "1:1: the file is larger than 1 MiB"),
+        (GOOD.replace("operations", "\x07").encode(), "3:8: not valid YAML: control characters"),
+        (b"x" * (MAX_FILE_BYTES + 1), "1:1: the file is larger than 1024 KiB"),
         (b"x" * 100_000, "1:1: the pipeline is not a mapping"),
         (GOOD.replace("name: flights", "name: !!python/object/apply:os.abort []").encode(), "1:7: 'name'"),
+        (GOOD.replace("operations", '"\\x07"').encode(), "3:8: 'owner' in the pipeline: '\\x07' has a character"),
+        (GOOD.replace("operations", '"\\ud800"').encode(), "3:11: not valid YAML: while parsing a quoted scalar"),
+        (BOMB.encode(), "6:8: not valid YAML: more than 100000 values, aliases written out"),
+        (b"a: [" + b"1," * 200_000 + b"]\n", "1:199999: not valid YAML: more than 100000 values"),
     ],
-    ids=range(14),
+    ids=range(18),
 )
 def test_a_hostile_pipeline_file_is_refused(tmp_path: Path, pipeline: bytes, told: str) -> None:
     assert mistakes(written(tmp_path, pipeline))[0].startswith(f"pipeline.yml:{told}")
+
+
+def test_of_many_mistakes_the_first_hundred_are_shown(tmp_path: Path) -> None:
+    """And no more names are compared with known ones than a reader could use."""
+    keys = "".join(f"descriptio{i}: x\n" for i in range(10_000))
+    types = "".join(f"      c{i}: strin\n" for i in range(5_000))
+    text = GOOD.replace("    columns:\n", f"    columns:\n{types}", 1) + keys
+    with pytest.raises(DeclarationErrors) as raised:
+        load_pipeline(written(tmp_path, text))
+    assert len(raised.value.mistakes) == 15_000
+    *shown, more, total = str(raised.value).splitlines()
+    assert (len(shown), more, total) == (100, "and 14900 more", "15000 mistakes found")
+    assert "column 'c0': 'strin' is not a known value" in shown[0]
+    assert sum(bool(mistake.nearest) for mistake in raised.value.mistakes) <= 5_000
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+MOST_SHOWN = 100
+
 
 class UserError(Exception):
     """Something that the user can mend; the message says what, where and how. Only the launcher catches it.
@@ -38,10 +40,12 @@ class Mistake:
 
 
 class DeclarationErrors(UserError):
-    """All mistakes of a pipeline at once."""
+    """All mistakes of a pipeline at once; the text shows the first ``MOST_SHOWN``."""
 
     def __init__(self, mistakes: Sequence[Mistake]):
         self.mistakes = tuple(mistakes)
         count = len(self.mistakes)
-        lines = [str(mistake) for mistake in self.mistakes]
+        lines = [str(mistake) for mistake in self.mistakes[:MOST_SHOWN]]
+        if count > MOST_SHOWN:
+            lines.append(f"and {count - MOST_SHOWN} more")
         super().__init__("\n".join([*lines, f"{count} mistake{'s' if count != 1 else ''} found"]))

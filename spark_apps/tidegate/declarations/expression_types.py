@@ -17,7 +17,7 @@ from tidegate.declarations.functions import FUNCTIONS, UNSTEADY, function_names
 from tidegate.declarations.models import ColumnType
 from tidegate.declarations.names import ID_COLUMN
 from tidegate.declarations.patterns import PatternError, like_pattern, regular_expression
-from tidegate.declarations.positions import Report, nearest_name
+from tidegate.declarations.positions import Misspelt, Report
 from tidegate.declarations.scope import ScopedColumn, offset_of
 from tidegate.declarations.units import INTERVAL_US, UnreadableError, read_instant
 
@@ -127,8 +127,10 @@ class Typer:
         self._refuse(node)
         return None
 
-    def _mistake(self, node: exp.Expression, message: str, expected: str = "", nearest: str = "") -> None:
-        self.report.add(offset_of(node), message, expected, nearest)
+    def _mistake(
+        self, node: exp.Expression, message: str, expected: str = "", misspelt: Misspelt | None = None
+    ) -> None:
+        self.report.add(offset_of(node), message, expected, misspelt)
 
     def _same(self, node: exp.Expression, kind: ExpressionType | None, allowed: Sequence[str]) -> ExpressionType | None:
         """The type, if it is one of the allowed ones."""
@@ -323,8 +325,8 @@ class Typer:
         elif isinstance(node, exp.Interval):
             self._mistake(node, "an interval can only be added to a timestamp", "timestamp + INTERVAL 5 MINUTES")
         elif isinstance(node, exp.Func):
-            nearest = nearest_name(name, [n for n in function_names() if n != name])
-            self._mistake(node, f"function {name} is not supported", "", nearest)
+            misspelt = Misspelt(name, [n for n in function_names() if n != name])
+            self._mistake(node, f"function {name} is not supported", "", misspelt)
         else:
             self._mistake(node, f"{_short(node)} is not supported here")
 

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from tidegate.declarations.models import Window
 from tidegate.declarations.names import CLAUSES, refusal
-from tidegate.declarations.positions import Report, nearest_name
+from tidegate.declarations.positions import Misspelt, Report
 from tidegate.declarations.query_text import WINDOW_SHAPE, QueryText
 from tidegate.declarations.scope import StreamSchema, offset_of
 from tidegate.declarations.units import SECOND_US, show_duration
@@ -115,7 +115,7 @@ def _schema(table: exp.Table, report: Report, streams: Mapping[str, StreamSchema
     name = next((known for known in streams if known.lower() == table.name.lower()), None)
     if name is None:
         known = f"one of {', '.join(streams)}"
-        report.add(offset_of(table), f"unknown stream '{table.name}'", known, nearest_name(table.name, streams))
+        report.add(offset_of(table), f"unknown stream '{table.name}'", known, Misspelt(table.name, streams))
         return None
     return streams[name]
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tidegate.declarations.models import Stream, to_us
-from tidegate.declarations.names import identifier_refusal
+from tidegate.declarations.models import Stream
 from tidegate.declarations.positions import Report
+from tidegate.declarations.schedule import read_keys
 from tidegate.declarations.scope import StreamSchema
 from tidegate.declarations.stream_section import Clock, read_streams
 from tidegate.declarations.units import (
@@ -17,7 +16,6 @@ from tidegate.declarations.units import (
     UnreadableError,
     read_bytes,
     read_fraction,
-    read_instant,
     read_integer,
     read_positive_seconds,
     read_seconds,
@@ -34,8 +32,8 @@ PIPELINE_KEYS = {
     "description": "What the pipeline is about.",
     "owner": "Who answers for it; the owner of the tasks in Airflow.",
     "start": "Start of the first interval that Airflow schedules, UTC.",
-    "interval": "Length of the intervals of arrival time: one run and one partition each. Divides a day, in whole "
-    "minutes.",
+    "interval": "Length of the intervals of arrival time: one run and one partition each. Minutes that divide an "
+    "hour, hours that divide a day, or a day.",
     "tick": "How often rates are measured and plans may change; every EVERY and range is a multiple of it. Divides the "
     "interval.",
     "horizon": "Allowed lateness: a window is final, and its truth is computed, this long after its end. A multiple of "
@@ -74,15 +72,12 @@ def read_pipeline_file(report: Report, folder: Path) -> PipelineFile:
     if len(report.mistakes) > before and not any(True for _ in section.items()):
         return PipelineFile()
     read = section.read
-    interval_s = read("interval", _interval)
+    keys = read_keys(section, folder)
+    interval_s = keys["interval_s"]
     tick_s = read("tick", read_positive_seconds)
     horizon_s = read("horizon", read_positive_seconds)
     values: dict[str, Any] = {
-        "name": read("name", lambda text: _name(text, folder)),
-        "description": (read("description", str, "", required=False) or "").strip(),
-        "owner": read("owner", str.strip),
-        "start": read("start", lambda text: _start(text, interval_s)),
-        "interval_s": interval_s,
+        **keys,
         "tick_s": tick_s,
         "horizon_s": horizon_s,
         "memory_budget_bytes": read("memory_budget", read_bytes),
@@ -129,36 +124,6 @@ def _check_together(report: Report, section: Section, values: dict[str, Any]) ->
     if memory and process and process < memory:
         message = f"{show_bytes(process)} is less than the memory budget of the windows, which it includes"
         mistake("process_budget", message, f"more than {show_bytes(memory)}")
-
-
-def _name(text: str, folder: Path) -> str:
-    name = text.strip()
-    problem = identifier_refusal(name, "pipeline")
-    if problem:
-        raise UnreadableError(*problem)
-    if name != folder.name:
-        raise UnreadableError(f"'{name}' is not the name of the pipeline's folder", f"'{folder.name}'")
-    return name
-
-
-def _interval(text: str) -> int:
-    seconds = read_positive_seconds(text)
-    if DAY_S % seconds or seconds % 60:
-        expected = "minutes, hours or a day such as '10 minutes', '1 hour' or '1 day'"
-        raise UnreadableError(f"{shown(text)} does not divide a day, or not into whole minutes", expected)
-    return seconds
-
-
-def _start(text: str, interval_s: int | None) -> datetime:
-    instant = read_instant(text)
-    if interval_s:
-        past = timedelta(microseconds=to_us(instant) % (interval_s * SECOND_US))
-        if past:
-            raise UnreadableError(
-                f"{shown(text)} is not the start of an interval of {show_duration(interval_s)}",
-                f"'{(instant - past).strftime('%Y-%m-%dT%H:%M:%SZ')}'",
-            )
-    return instant
 
 
 def _rate_change(text: str) -> float:

@@ -10,6 +10,7 @@ from tidegate.declarations.names import identifier_refusal
 from tidegate.declarations.pipeline_file import PipelineFile, read_pipeline_file
 from tidegate.declarations.positions import Report, read_source
 from tidegate.declarations.query_parser import parse_query
+from tidegate.declarations.schedule import query_files
 
 
 def load_pipeline(folder: Path) -> Pipeline:
@@ -31,7 +32,7 @@ def load_pipeline(folder: Path) -> Pipeline:
         report = Report(source)
         declared = read_pipeline_file(report, absolute)
         mistakes += _in_order(report)
-    queries = _read_queries(folder / "queries", declared, mistakes)
+    queries = _read_queries(folder, declared, mistakes)
     if mistakes:
         raise DeclarationErrors(mistakes)
     return Pipeline(folder=absolute, streams=declared.streams, queries=queries, **declared.values)
@@ -39,9 +40,11 @@ def load_pipeline(folder: Path) -> Pipeline:
 
 def _read_queries(folder: Path, declared: PipelineFile, mistakes: list[Mistake]) -> tuple[Query, ...]:
     queries: list[Query] = []
-    files = sorted(folder.glob("*.sql")) if folder.is_dir() else []
+    files = query_files(folder)
     if not files:
-        mistakes.append(Mistake(folder, 1, 1, "the pipeline has no queries", "at least one queries/<id>.sql"))
+        mistakes.append(
+            Mistake(folder / "queries", 1, 1, "the pipeline has no queries", "at least one queries/<id>.sql")
+        )
     for file in files:
         problem = identifier_refusal(file.stem, "query")
         if problem:

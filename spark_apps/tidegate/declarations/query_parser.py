@@ -15,7 +15,7 @@ from tidegate.declarations.from_clause import read_from
 from tidegate.declarations.join_conditions import check_connected, read_conditions
 from tidegate.declarations.models import Query, QueryKind
 from tidegate.declarations.names import CLAUSES
-from tidegate.declarations.positions import Report, nearest_name
+from tidegate.declarations.positions import Misspelt, Report, nearest_name
 from tidegate.declarations.query_text import QueryText, split_query, tokenize
 from tidegate.declarations.scope import Scope, StreamSchema, offset_of
 from tidegate.declarations.top_k_query import QUALIFY_SHAPE, TopKQuery
@@ -123,20 +123,20 @@ def _report_syntax(error: ParseError, tokens: list[Token], report: Report, colum
             message = f"'{word.text}' is a word of SQL and cannot stand here as a column's bare name"
             report.add(word.start, message, f"`{word.text}`, in backticks")
             return
-    nearest = ""
+    misspelt = None
     # A misspelt keyword is met as a name; what comes after it is what cannot be parsed.
     for word in tokens[max(index - 1, 0) : index + 1]:
-        if word.text.upper() not in _KEYWORDS and (near := nearest_name(word.text, _KEYWORDS)):
-            token, nearest = word, near
+        if word.text.upper() not in _KEYWORDS and nearest_name(word.text, _KEYWORDS):
+            token, misspelt = word, Misspelt(word.text, _KEYWORDS)
             break
     shown = token.text[:60]
     if description.startswith("Required keyword"):
-        report.add(token.start, f"something is missing after '{shown}'", "", nearest)
+        report.add(token.start, f"something is missing after '{shown}'", "", misspelt)
     elif description.startswith("Expect"):
         expected = description.split(maxsplit=1)[-1].rstrip(".")
-        report.add(token.start, f"cannot be parsed at '{shown}'", expected[:60], nearest)
+        report.add(token.start, f"cannot be parsed at '{shown}'", expected[:60], misspelt)
     else:
-        report.add(token.start, f"unexpected '{shown}'", "", nearest)
+        report.add(token.start, f"unexpected '{shown}'", "", misspelt)
 
 
 def _check_every(text: QueryText, report: Report, tick_us: int | None) -> None:

@@ -19,7 +19,7 @@ from sqlglot.errors import TokenError
 from sqlglot.tokens import Token, TokenType
 
 from tidegate.declarations.names import CLAUSES
-from tidegate.declarations.positions import Report, nearest_name
+from tidegate.declarations.positions import Misspelt, Report
 from tidegate.declarations.units import UnreadableError, read_duration_us, read_instant, read_priority, read_share
 
 T = TypeVar("T")
@@ -151,8 +151,8 @@ def _is_plain_select(tokens: list[Token], report: Report) -> bool:
         report.add(first.start, "WITH is not supported", "one SELECT over streams")
         return False
     if first.token_type is not TokenType.SELECT:
-        nearest = nearest_name(first.text, ["SELECT"])
-        report.add(first.start, f"a query cannot begin with '{first.text[:60]}'", "SELECT", nearest)
+        message = f"a query cannot begin with '{first.text[:60]}'"
+        report.add(first.start, message, "SELECT", Misspelt(first.text, ["SELECT"]))
         return False
     for token in tokens[1:]:
         if token.token_type in _SET_OPERATIONS:
@@ -253,7 +253,7 @@ def _convert(tokens: list[Token], convert: Callable[[str], T], report: Report) -
     try:
         return convert(report.source.text[tokens[0].start : tokens[-1].end + 1])
     except UnreadableError as error:
-        report.add(tokens[0].start, error.message, error.expected, error.nearest)
+        report.add(tokens[0].start, error.message, error.expected, error.misspelt)
         return None
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 
 from sqlglot import exp
 
 from tidegate.declarations.models import ColumnType, JoinClass
-from tidegate.declarations.positions import Report, nearest_name
+from tidegate.declarations.positions import Misspelt, Report
 
 
 def offset_of(node: exp.Expression) -> int:
@@ -28,6 +30,11 @@ class StreamSchema:
     name: str
     columns: dict[str, ColumnType] | None
 
+    @cached_property
+    def by_lower(self) -> dict[str, str]:
+        """Name in lower case → name."""
+        return {name.lower(): name for name in self.columns or ()}
+
 
 @dataclass(frozen=True)
 class ScopedColumn:
@@ -44,7 +51,7 @@ class Unresolved:
 
     message: str
     expected: str = ""
-    nearest: str = ""
+    misspelt: Misspelt | None = None
 
 
 @dataclass
@@ -71,9 +78,9 @@ class Scope:
             return self._qualified(column.table, column.name)
         found = [c for alias in self.aliases if (c := self._column(alias, column.name))]
         if not found:
-            known = [name for schema in self.aliases.values() for name in schema.columns or ()] + [*self.answers]
-            known = [name for name in known if name.lower() != column.name.lower()]
-            return Unresolved(f"unknown column '{column.name}'", "", nearest_name(column.name, known))
+            names = chain(*(schema.columns or () for schema in self.aliases.values()), self.answers)
+            known = (name for name in names if name.lower() != column.name.lower())
+            return Unresolved(f"unknown column '{column.name}'", "", Misspelt(column.name, known))
         if len(found) == 1 or len({(self.representative(c), c.type) for c in found}) == 1:
             return found[0]
         choices = " or ".join(f"{c.alias}.{c.name}" for c in found)
@@ -83,7 +90,7 @@ class Scope:
         """Like `find`; a name that means nothing is a mistake."""
         found = self.find(column)
         if isinstance(found, Unresolved):
-            report.add(offset_of(column), found.message, found.expected, found.nearest)
+            report.add(offset_of(column), found.message, found.expected, found.misspelt)
             return None
         return found
 
@@ -101,14 +108,13 @@ class Scope:
                     f"stream '{table}' must be referred to by its alias here",
                     " or ".join(f"{a}.{name}" for a in called),
                 )
-            return Unresolved(f"unknown alias '{table}'", "", nearest_name(table, self.aliases))
+            return Unresolved(f"unknown alias '{table}'", "", Misspelt(table, self.aliases))
         schema = self.aliases[alias]
-        nearest = nearest_name(name, schema.columns or ())
+        misspelt = Misspelt(name, schema.columns or ())
         owner = alias if alias == schema.name else f"{alias} ({schema.name})"
-        return self._column(alias, name) or Unresolved(f"unknown column '{name}' of {owner}", "", nearest)
+        return self._column(alias, name) or Unresolved(f"unknown column '{name}' of {owner}", "", misspelt)
 
     def _column(self, alias: str, name: str) -> ScopedColumn | None:
-        for known, kind in (self.aliases[alias].columns or {}).items():
-            if known.lower() == name.lower():
-                return ScopedColumn(alias, known, kind)
-        return None
+        schema = self.aliases[alias]
+        known = schema.by_lower.get(name.lower())
+        return ScopedColumn(alias, known, schema.columns[known]) if known and schema.columns else None

@@ -14,7 +14,7 @@ import yaml
 
 from tidegate.declarations.models import Column, ColumnType, History, Stream
 from tidegate.declarations.names import EVENT_COLUMNS, PARTITION_COLUMN, SAMPLE_COLUMNS, identifier_refusal, refusal
-from tidegate.declarations.positions import Report, nearest_name
+from tidegate.declarations.positions import Misspelt, Report
 from tidegate.declarations.scope import StreamSchema
 from tidegate.declarations.units import (
     UnreadableError,
@@ -173,8 +173,8 @@ class StreamSection:
         expected = f"a declared column of type {' or '.join(types)}" + (f", or '{LANDED}'" if or_landed else "")
         column = self.columns.get(name)
         if column is None:
-            nearest = nearest_name(name, [*self.columns, *([LANDED] if or_landed else [])])
-            self.report.add(offset, f"'{key}': {shown(name)} is not a declared column", expected, nearest)
+            misspelt = Misspelt(name, [*self.columns, *([LANDED] if or_landed else [])])
+            self.report.add(offset, f"'{key}': {shown(name)} is not a declared column", expected, misspelt)
         elif column.type not in types:
             self.report.add(offset, f"'{key}': column '{name}' is of type {column.type}", expected)
         return name
@@ -283,7 +283,7 @@ class StreamSection:
             at = item.start_mark.index
             if column is None and self.columns_known:
                 message = f"'group_by' in history of stream '{self.name}': '{name}' is not a declared column"
-                self.report.add(at, message, expected, nearest_name(name, list(self.columns)))
+                self.report.add(at, message, expected, Misspelt(name, list(self.columns)))
             elif column is not None and column.type not in ("string", "integer", "boolean"):
                 message = f"'group_by' in history of stream '{self.name}': column '{name}' is of type {column.type}"
                 self.report.add(at, message, "a column of type string, integer or boolean")
@@ -302,8 +302,8 @@ def one_of(*words: str) -> Callable[[str], str]:
     def convert(text: str) -> str:
         word = text.strip()
         if word not in words:
-            nearest = nearest_name(word, words)
-            raise UnreadableError(f"{shown(word)} is not a known value", f"one of {', '.join(words)}", nearest)
+            expected = f"one of {', '.join(words)}"
+            raise UnreadableError(f"{shown(word)} is not a known value", expected, Misspelt(word, words))
         return word
 
     return convert

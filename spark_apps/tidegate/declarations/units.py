@@ -11,7 +11,7 @@ import re
 from datetime import UTC, datetime
 from fractions import Fraction
 
-from tidegate.declarations.positions import nearest_name
+from tidegate.declarations.positions import Misspelt
 
 SECOND_US = 1_000_000
 DAY_US = 86_400 * SECOND_US
@@ -37,18 +37,18 @@ _MAX_DIGITS = 20
 
 
 class UnreadableError(ValueError):
-    """A value that cannot be read: what is wrong, what was expected, and the nearest known name if there is one."""
+    """A value that cannot be read: what is wrong, what was expected, and the names that may have been meant."""
 
-    def __init__(self, message: str, expected: str = "", nearest: str = ""):
+    def __init__(self, message: str, expected: str = "", misspelt: Misspelt | None = None):
         super().__init__(message)
         self.message = message
         self.expected = expected
-        self.nearest = nearest
+        self.misspelt = misspelt
 
 
 def shown(text: str) -> str:
-    """The text in quotes, shortened so that a message stays readable."""
-    flat = " ".join(text.split())
+    """The text in quotes, shortened and without control characters, so that a message stays readable."""
+    flat = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(text[:1000].split()))
     return f"'{flat[:57]}...'" if len(flat) > 60 else f"'{flat}'"
 
 
@@ -77,8 +77,8 @@ def read_duration_us(text: str) -> int:
         raise UnreadableError(f"{shown(text)} has no unit", expected)
     factor = DURATION_UNITS.get(unit.lower().removesuffix("s")) if unit.isascii() else None
     if factor is None:
-        nearest = nearest_name(unit, [f"{name}s" for name in DURATION_UNITS])
-        raise UnreadableError(f"unknown unit {shown(unit)}", expected, nearest)
+        units = [f"{name}s" for name in DURATION_UNITS]
+        raise UnreadableError(f"unknown unit {shown(unit)}", expected, Misspelt(unit, units))
     duration = number * factor
     if duration > MAX_DURATION_US:
         raise UnreadableError(f"{shown(text)} is too long", "at most 36500 days")
@@ -114,7 +114,7 @@ def read_bytes(text: str) -> int:
     if not unit:
         raise UnreadableError(f"{shown(text)} has no unit", expected)
     if unit not in BYTE_UNITS:
-        raise UnreadableError(f"unknown unit {shown(unit)}", expected, nearest_name(unit, BYTE_UNITS))
+        raise UnreadableError(f"unknown unit {shown(unit)}", expected, Misspelt(unit, BYTE_UNITS))
     amount = number * BYTE_UNITS[unit]
     if amount > MAX_BYTES:
         raise UnreadableError(f"{shown(text)} is too large", "at most 1024 TiB")
@@ -147,7 +147,7 @@ def read_rate(text: str) -> float:
     if len(words) != 2 or words[0].lower() != "per":
         raise UnreadableError(f"{shown(text)} has no unit", expected)
     if words[1].lower() not in RATE_UNITS_S:
-        raise UnreadableError(f"unknown unit {shown(words[1])}", expected, nearest_name(words[1], RATE_UNITS_S))
+        raise UnreadableError(f"unknown unit {shown(words[1])}", expected, Misspelt(words[1], RATE_UNITS_S))
     rate = number / RATE_UNITS_S[words[1].lower()]
     if rate > MAX_RATE:
         raise UnreadableError(f"{shown(text)} is too large", "at most 1000000000 per second")

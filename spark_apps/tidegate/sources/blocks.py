@@ -162,15 +162,16 @@ def lines_at(file: SourceFile, offsets: Sequence[int]) -> list[str]:
     """The lines that begin at some octets of the (unpacked) file, ascending."""
     found = []
     with opened(file) as source:
+        at, ahead = 0, b""
         for offset in offsets:
-            source.seek(offset)
-            line = b""
-            while not re.search(rb"[\r\n]", line):
-                read = source.read(4096)
-                line += read
-                if not read:
-                    break
-            found.append(text_of(re.split(rb"[\r\n]", line, maxsplit=1)[0]))
+            if source.seekable() and offset > at + len(ahead):
+                at, ahead = source.seek(offset), b""
+            while at + len(ahead) <= offset and (read := source.read(1 << 16)):
+                at, ahead = at + len(ahead), read
+            at, ahead = offset, ahead[offset - at :]
+            while not re.search(rb"[\r\n]", ahead) and (read := source.read(1 << 12)):
+                ahead += read
+            found.append(text_of(re.split(rb"[\r\n]", ahead, maxsplit=1)[0]))
     return found
 
 

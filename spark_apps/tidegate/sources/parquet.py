@@ -35,11 +35,19 @@ def batches(piece: Piece) -> Iterator[tuple[int, pa.Table]]:
             groups = range(piece.start, file.num_row_groups if piece.end is None else piece.end)
             row = sum(file.metadata.row_group(i).num_rows for i in range(piece.start))
             for batch in file.iter_batches(BATCH_ROWS, row_groups=list(groups), use_threads=False):
-                yield row, pa.Table.from_batches([batch])
+                yield row, readable(batch)
                 row += batch.num_rows
+            said = sum(file.metadata.row_group(i).num_rows for i in range(groups.stop))
+            if row != said:
+                raise BrokenFileError(f"its footer says {said} rows, {row} can be read")
     except _FAULTS as error:
         said = str(error).splitlines()
         raise BrokenFileError(said[0] if said else type(error).__name__) from None
+
+
+def readable(batch: pa.RecordBatch) -> pa.Table:
+    """The rows in types that have kernels; ArrowException if a damaged dictionary lacks what is looked up in it."""
+    return pa.table([_storage(column) for column in batch.columns], batch.schema.names)
 
 
 def footer_rows(piece: Piece) -> int:
@@ -74,7 +82,6 @@ def plain(given: pa.Table) -> pa.Table | None:
     for name in given.column_names:
         column = given.column(name)
         column = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
-        column = _storage(column)
         if _is_text(column.type):
             try:
                 column.validate(full=True)
@@ -86,7 +93,6 @@ def plain(given: pa.Table) -> pa.Table | None:
 
 
 def _storage(column: pa.Array) -> pa.Array:
-    """The column in a type that has kernels."""
     if isinstance(column.type, pa.BaseExtensionType):
         column = column.storage
     if pa.types.is_dictionary(column.type):
@@ -104,7 +110,7 @@ def givens(rows: pa.Table, wanted: Sequence[int] | None = None) -> list[dict[str
     """Some rows (all, if None), each as column → value, NULLs too."""
     columns = []
     for name in rows.column_names:
-        column = pa.chunked_array([_storage(chunk) for chunk in rows.column(name).chunks] or [[]])
+        column = rows.column(name)
         column = column if wanted is None else column.take(pa.array(wanted, pa.int64()))
         columns.append([x for chunk in column.chunks for x in _given(chunk)])
     return [dict(zip(rows.column_names, row, strict=True)) for row in zip(*columns, strict=True)]

@@ -3,8 +3,9 @@
 What a line says is defined by :func:`json_fields` and :func:`csv_fields`; the readers of whole blocks refuse whatever
 they would read otherwise, and their block is then taken apart.
 
-JSON: an object a line, UTF-8, no key twice, nothing behind it. CSV: RFC 4180 with a comma, a header that names every
-column once, and a record a line: a line break within quotes is not read.
+JSON: an object a line, UTF-8, no key twice, at most 100 levels deep, nothing behind it.
+CSV: RFC 4180 with a comma, a header that names every column once, and a record a line: a line break within quotes is
+not read.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from tidegate.sources.values import Given, Nothing, Number
 
 _JSON_TYPES = {"integer": pa.int64(), "double": pa.float64(), "boolean": pa.bool_()}
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"(?=,|$)')
+_MOST_LEVELS = 100
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _QUOTE, _COMMA, _LF, _CR = 34, 44, 10, 13
 
 
@@ -31,8 +34,10 @@ class _Object(dict):  # type: ignore[type-arg]
 
 
 def json_fields(line: bytes) -> dict[str, Given] | None:
-    """A line's members; None if it is no JSON object."""
+    """A line's members; None if it is no JSON object, or nested deeper than ``_MOST_LEVELS``."""
     try:
+        if line.count(b"{") + line.count(b"[") > _MOST_LEVELS and _levels(line) > _MOST_LEVELS:
+            return None  # beyond some depth it would matter how deep this program's own stack is
         found = json.loads(
             line.decode(),
             parse_int=Number,
@@ -49,6 +54,14 @@ def json_fields(line: bytes) -> dict[str, Given] | None:
     except (ValueError, RecursionError):
         return None
     return {name: Nothing("") if isinstance(value, _Object | list) else value for name, value in found.items()}
+
+
+def _levels(line: bytes) -> int:
+    level = deepest = 0
+    for sign in _TEXT.sub(b"", line):
+        level += (sign in b"{[") - (sign in b"}]")
+        deepest = max(level, deepest)
+    return deepest
 
 
 def _members(pairs: list[tuple[str, Given]]) -> _Object:

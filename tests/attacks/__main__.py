@@ -1,0 +1,43 @@
+"""``python -m tests.attacks records|declarations --seed N --count M``: attacks from seeds, one after another."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.attacks import declarations, records
+
+# Name → what attacks once with a seed, in an empty folder: how much was tried, and the faults that it found.
+CAMPAIGNS: dict[str, Callable[[int, Path], tuple[int, list[str]]]] = {
+    "records": records.attack,
+    "declarations": declarations.attack,
+}
+
+
+def main() -> int:
+    """Run them; 1 if there is a fault."""
+    parser = argparse.ArgumentParser(prog="python -m tests.attacks", description=__doc__)
+    parser.add_argument("campaign", choices=CAMPAIGNS)
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="the first seed")
+    parser.add_argument("--count", type=int, default=1, metavar="M", help="how many seeds, one after another")
+    arguments = parser.parse_args()
+    clock, tried, found = time.monotonic(), 0, 0
+    for seed in range(arguments.seed, arguments.seed + arguments.count):
+        with tempfile.TemporaryDirectory(prefix="attack-") as folder:
+            try:
+                number, faults = CAMPAIGNS[arguments.campaign](seed, Path(folder))
+            except Exception:
+                number, faults = 0, [traceback.format_exc()]
+        tried, found = tried + number, found + len(faults)
+        print(*faults, f"{arguments.campaign} {seed}: {number}, {len(faults)} faults", sep="\n", flush=True)
+    print(f"{tried} {arguments.campaign}, {found} faults, {time.monotonic() - clock:.0f} s")
+    return int(found > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

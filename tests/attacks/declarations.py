@@ -1,0 +1,382 @@
+"""Mutated declarations and queries: what ``tidegate validate`` accepts, no consumer refuses, and nothing takes long.
+
+Consumers are Airflow (its DagBag, in a process of its own, and the scheduler's form of the DAG), ``tidegate explain``,
+the engine (each query answers hostile tuples) and dbt (its parser, of all accepted pipelines in one project).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+from tests.dbt.parsing import parse
+from tests.spark.test_expressions import KINDS, VALUES, Expressions
+from tests.spec.test_query_language import DEPARTURES, WEATHER, cases
+
+from tidegate.apps.dbt_project import render_project
+from tidegate.apps.memory_ladder import needs, render
+from tidegate.apps.query_work import query_work
+from tidegate.declarations import load_pipeline
+from tidegate.declarations.errors import MOST_SHOWN, DeclarationErrors, UserError
+from tidegate.declarations.explain import describe
+from tidegate.declarations.models import Pipeline, Query
+from tidegate.declarations.schedule import load_schedule
+from tidegate.declarations.tables import schema
+from tidegate.hosts.queries import Answering, Question
+from tidegate.hosts.scan import EventFiles
+from tidegate.operators.schedule import Schedule
+from tidegate.store.warehouse import Warehouse
+
+MOST_S = 1.0
+END_US = 1_700_000_100_000_000 // 86_400_000_000 * 86_400_000_000
+
+
+def _columns(columns: dict[str, str]) -> str:
+    return "".join(f"      {name}: {kind}\n" for name, kind in columns.items())
+
+
+YML = f"""\
+name: NAME
+description: What is asked of flights
+owner: operations
+start: 2013-01-01T00:00:00Z
+interval: 1 hour
+tick: 5 minutes
+horizon: 6 hours
+memory_budget: 64 MiB
+process_budget: 3 GiB
+initial_slack: 1 hour
+promise_period: 1 day
+rate_change: 50%
+partitions: 2
+streams:
+  departures:
+    description: Departures as they happen
+    format: jsonl
+    path: landing/departures/%Y-%m-%dT%H*.jsonl
+    columns:
+{_columns(DEPARTURES)}    id: flight_id
+    event_time: scheduled
+    arrival_time: departed
+    rate: 40 per hour
+    max_early: 1 hour
+    max_late: 2 days
+    max_width: 3 hours
+    missing_file: warn
+    history: {{leaf: 1 hour, capacity: 2000, max_fraction: 90%, min_fraction: 0.1%, merge_leaves: 6, seed: 7}}
+  weather:
+    format: parquet
+    path: /landing/weather/*.parquet
+    columns:
+{_columns(WEATHER)}    id: weather_id
+    event_time: observed
+    arrival_time: landed
+    rate: 3 per hour
+    history:
+      leaf: 30 minutes
+      capacity: 500
+      law: inverse_age
+      reserve: 20%
+      bands: 4
+      group_by: [origin, station]
+  odds:
+    format: csv
+    path: landing/odds.csv
+    columns:
+      no: {{type: integer, nullable: false, description: What counts}}
+      at: timestamp
+{_columns(KINDS)}    id: no
+    event_time: at
+    arrival_time: at
+    rate: 1 per minute
+"""
+# What is none of the query's words, and what may stand between them.
+TRAPS = [
+    "SELECT COUNT(*) FROM departures [1 HOUR] /* LIMIT 5 */",
+    "SELECT COUNT(*) FROM departures [1 HOUR] WHERE carrier = 'it\\'s -- the LIMIT: ERROR 3%' -- LIMIT",
+    "SELECT COUNT(*) FROM departures [1 HOUR] WHERE error % 5 = 2 AND error + 5 % 3 = 1 ERROR +.5% EVERY 1 HOUR",
+    "SELECT carrier FROM departures [1 HOUR] WHERE carrier <> '--' ORDER BY `error` LIMIT 5 ACCURACY /* 9% */ 95\n%;",
+    '-- {{ x }}\nSELECT COUNT(*) AS n FROM departures [1 HOUR] WHERE carrier = "LIMIT \\" 1" ERROR -- 7%\n5%',
+]
+QUERIES = [*TRAPS, *(query for _, query, _ in cases("valid.txt"))]
+HERE = Path(__file__).parent
+ODD_VALUES = [*(HERE / "odd_values.txt").read_text().splitlines(), "", "\u202e", "\ufeff"]
+ODD_WORDS = [*(HERE / "odd_words.txt").read_text().splitlines(), "--LIMIT\n", "\u00a0", "\ufeff", "\x0b"]
+
+
+def declaration(chance: Random, number: int) -> tuple[str, list[str]]:
+    """pipeline.yml and the queries of a declaration, mutated here and there; its names are its own."""
+    lines = YML.replace("NAME", f"p{number}").splitlines()
+    for _ in range(chance.choice([0, 0, 1, 1, 1, 2])):
+        mutate_line(chance, lines)
+    text = "\n".join(lines) + "\n"
+    if chance.randrange(12) == 0:
+        text = mutate_text(chance, text)
+    queries = [query(chance) for _ in range(chance.choice([1, 1, 2]))]
+    # Streams bear the declaration's number, so that many pipelines fit into one dbt project.
+    own = re.compile(r"\b(departures|weather|odds)\b")
+    return own.sub(rf"\1_{number}", text), [own.sub(rf"\1_{number}", one) for one in queries]
+
+
+def mutate_line(chance: Random, lines: list[str]) -> None:
+    """One line gets another value or key, comes twice, goes, moves, or stands elsewhere."""
+    at = chance.randrange(len(lines))
+    key, colon, value = lines[at].partition(": ")
+    other = lines[chance.randrange(len(lines))]
+    odd = chance.choice(ODD_VALUES)
+    how = chance.choice([*["value"] * 8, "other", "key", "twice", "gone", "swap", "indent", "part", "block"])
+    if how == "value" and colon:
+        lines[at] = f"{key}: {odd}"
+    elif how == "other" and colon:
+        lines[at] = f"{key}: {other.partition(': ')[2]}"
+    elif how == "key":
+        lines[at] = f"{re.sub(r'[^ ].*', '', lines[at])}{chance.choice([odd, other.strip().split(':')[0]])}: {value}"
+    elif how == "twice":
+        lines.insert(at, other)
+    elif how == "gone":
+        del lines[at]
+    elif how == "swap":
+        to = lines.index(other)
+        lines[at], lines[to] = lines[to], lines[at]
+    elif how == "indent":
+        lines[at] = chance.choice([" ", "  ", "\t", "- "]) + lines[at]
+    elif how == "part" and value:
+        words = value.split(" ")
+        words[chance.randrange(len(words))] = odd
+        lines[at] = f"{key}: {' '.join(words)}"
+    elif how == "block" and colon:
+        lines[at] = f"{key}: {chance.choice(['|', '>'])}\n        {value}\n        {odd}"
+
+
+def mutate_text(chance: Random, text: str) -> str:
+    """Some characters put in, changed or lost."""
+    at = chance.randrange(len(text))
+    odd = chance.choice([*"\x00\x07\t\r\n:-[]{}&*!|>'\"%@`#,? é\u2028\ufeff", "🚀", "<<: *a\n", "---\n", "...\n"])
+    return text[:at] + odd + text[at + chance.choice([0, 0, 1, 5, 60]) :]
+
+
+def query(chance: Random) -> str:
+    """A query of the whole language, often mutated."""
+    text = chance.choice([lambda: chance.choice(QUERIES), lambda: expression_query(chance)])()
+    if chance.randrange(2):
+        return text
+    words = re.findall(r"'[^']*'|\w+|\s+|.", text, re.DOTALL)
+    for _ in range(chance.choice([1, 1, 1, 2])):
+        at = chance.randrange(len(words))
+        odd = chance.choice([*ODD_WORDS, *re.findall(r"\w+|\S", chance.choice(QUERIES))])
+        how = chance.choice(["put", "change", "change", "lose", "twice", "swap"])
+        to = chance.randrange(len(words))
+        if how == "swap":
+            words[at], words[to] = words[to], words[at]
+        else:
+            words[at] = {"put": f"{words[at]} {odd} ", "change": odd, "lose": "", "twice": words[at] * 2}[how]
+    return "".join(words)
+
+
+def expression_query(chance: Random) -> str:
+    """A query with expressions of all kinds."""
+    made = Expressions(chance.randrange(2**30))
+    depth = chance.randrange(1, 4)
+    where = chance.choice(["", f" WHERE {made.of('boolean', depth)}"])
+    if chance.randrange(3) == 0:
+        key = made.of(chance.choice(list(VALUES)), depth)
+        return f"SELECT no, {key} AS v FROM odds [1 HOUR]{where} ORDER BY {key} DESC LIMIT 3"
+    number = made.of(chance.choice(["integer", "double"]), depth)
+    extreme = made.of(chance.choice(list(VALUES)), depth)
+    group = chance.choice(["", "k", "b", "d", "i"])
+    shown = f"{group}, " if group else ""
+    text = f"SELECT {shown}SUM({number}) AS a, MAX({extreme}) AS z, COUNT({extreme}) AS n FROM odds [1 HOUR]{where}"
+    return text + (f" GROUP BY {group}" if group else "")
+
+
+# The check
+
+
+def attack(seed: int, folder: Path, count: int = 1000) -> tuple[int, list[str]]:
+    """Judge ``count`` declarations of a seed in an empty folder; how many, and what is wrong with them."""
+    chance = Random(f"declarations {seed}")
+    accepted: list[Pipeline] = []
+    faults: list[str] = []
+    for number in range(count):
+        home = folder / "dags" / "pipelines" / f"p{number}"
+        write(home, *declaration(chance, number))
+        before = time.process_time()
+        pipeline = validated(home, faults)
+        if time.process_time() - before > MOST_S:
+            faults.append(f"{home.name}: took {time.process_time() - before:.1f} s")
+        if pipeline is not None:
+            accepted.append(pipeline)
+    for pipeline in accepted:
+        for consumer in (scheduled, explained, answered):
+            tried(consumer, pipeline, faults)
+    faults += loaded_by_airflow(folder / "dags", accepted)
+    faults += parsed_by_dbt(folder, accepted)
+    return count, [f"seed {seed}, {fault}" for fault in faults]
+
+
+def write(home: Path, text: str, queries: list[str]) -> None:
+    """Write a declaration's folder."""
+    (home / "queries").mkdir(parents=True)
+    (home / "pipeline.yml").write_text(text, encoding="utf-8", newline="")
+    for i, one in enumerate(queries):
+        (home / "queries" / f"q{home.name[1:]}_{i}.sql").write_text(one, encoding="utf-8", newline="")
+
+
+def validated(home: Path, faults: list[str]) -> Pipeline | None:
+    """The pipeline, None if it is refused: then every mistake must have its place."""
+    try:
+        return load_pipeline(home)
+    except DeclarationErrors as error:
+        told = str(error).splitlines()
+        if not error.mistakes or len(told) > MOST_SHOWN + 2 or not all(m.line and m.column for m in error.mistakes):
+            faults.append(f"{home.name}: {error}")
+    except Exception:
+        faults.append(f"{home.name}: {traceback.format_exc()}")
+    return None
+
+
+def tried(consumer: Callable[[Pipeline], None], pipeline: Pipeline, faults: list[str]) -> None:
+    """Note what a consumer says against an accepted pipeline."""
+    try:
+        consumer(pipeline)
+    except Exception:
+        faults.append(f"{pipeline.name}: {consumer.__name__}: {traceback.format_exc()}")
+
+
+def scheduled(pipeline: Pipeline) -> None:
+    """The schedule's reader reads the same."""
+    schedule = load_schedule(pipeline.folder)
+    assert (schedule.name, schedule.description, schedule.owner) == (
+        pipeline.name, pipeline.description, pipeline.owner
+    )  # fmt: skip
+    assert (schedule.start, schedule.interval.total_seconds()) == (pipeline.start, pipeline.interval_s)
+    assert schedule.streams == tuple(s.name for s in pipeline.streams)
+    assert schedule.histories == tuple(s.name for s in pipeline.streams if s.history)
+    assert schedule.grouped_histories == tuple(s.name for s in pipeline.streams if s.history and s.history.group_by)
+    assert list(schedule.queries) == [query.id for query in pipeline.queries]
+
+
+def explained(pipeline: Pipeline) -> None:
+    """``tidegate explain``; that the memory does not suffice is an answer too."""
+    with suppress(UserError):
+        assert all((describe(pipeline), query_work(pipeline), render(needs(pipeline))))
+
+
+def answered(pipeline: Pipeline) -> None:
+    """Every query answers hostile tuples."""
+    files = {stream.name: hostile(pipeline, stream.name) for stream in pipeline.streams}
+    for one in pipeline.queries:
+        table = Answering(question(pipeline, one, files)).table()
+        assert set(table.column_names) >= {output.name for output in one.outputs}
+
+
+def question(pipeline: Pipeline, one: Query, files: dict[str, EventFiles]) -> Question:
+    """Three windows of a query."""
+    tick_us = pipeline.tick_s * 1_000_000
+    ends = END_US // tick_us * tick_us + tick_us * np.arange(3, dtype=np.int64)
+    lowers = {window.alias: ends - int(window.range_s * 1_000_000) for window in one.windows}
+    return Question(one, Schedule(ends, ends, lowers), np.ones(3), files, tick_us)
+
+
+def hostile(pipeline: Pipeline, stream: str) -> EventFiles:
+    """Tuples of the largest, least and oddest values."""
+    wanted = schema(pipeline, f"events_{stream}")
+    chance, rows = Random(stream), 24
+    columns = {field.name: pa.array(values(chance, field, rows), field.type) for field in wanted}
+    times = pa.array(sorted(END_US - chance.randrange(3_600_000_000) for _ in range(rows))).cast(
+        pa.timestamp("us", "UTC")
+    )
+    columns |= {"event_time": times, "arrival_time": times, "event_id": pa.array([f"{i}" for i in range(rows)])}
+    path = pipeline.folder / f"{stream}.parquet"
+    pq.write_table(pa.table(columns, schema=wanted), path)
+    return EventFiles((str(path),), wanted)
+
+
+_KIND = {"string": "string", "int64": "integer", "double": "double", "bool": "boolean", "date32[day]": "date"}
+
+
+def values(chance: Random, field: pa.Field, rows: int) -> list[Any]:
+    """Values that an accepted record may have."""
+    known = VALUES[_KIND.get(str(field.type), "timestamp")]
+    finite = [value for value in known if not isinstance(value, float) or abs(value) < float("inf")]
+    return [chance.choice(finite) for _ in range(rows)]
+
+
+def loaded_by_airflow(dags: Path, accepted: list[Pipeline]) -> list[str]:
+    """What Airflow says against the accepted pipelines' DAGs."""
+    for pipeline in accepted:
+        (dags / f"{pipeline.name}.py").write_text(
+            f'"""airflow"""\nfrom tidegate_dags import build_dag\ndag = build_dag("{pipeline.name}")\n'
+        )
+    (dags / ".airflowignore").write_text("pipelines/\n")
+    program = [sys.executable, "-m", "tests.attacks.dag_bag", str(dags)]
+    home = {"AIRFLOW_HOME": str(dags.parent / "airflow"), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
+    done = subprocess.run(program, capture_output=True, text=True, env={**os.environ, **home}, check=False)
+    if done.returncode:
+        return [f"Airflow: {done.stderr[-3000:]}"]
+    found = json.loads(done.stdout.splitlines()[-1])
+    found["errors"] |= {p.name: "there is no DAG" for p in accepted if p.name not in found["queries"]}
+    faults = [f"Airflow: {Path(name).stem}: {text}" for name, text in found["errors"].items()]
+    for pipeline in accepted:
+        wanted = {q.id: ["top_k" if q.kind == "top_k" else "aggregate", q.promised] for q in pipeline.queries}
+        read = found["queries"].get(pipeline.name, wanted)
+        if read != wanted:
+            faults.append(f"Airflow: {pipeline.name}: {read} instead of {wanted}")
+    return faults
+
+
+def parsed_by_dbt(folder: Path, accepted: list[Pipeline]) -> list[str]:
+    """What dbt says against the accepted pipelines: all in one project, and if that is refused, in two of halves."""
+    if not accepted:
+        return []
+    project = folder / "dbt" / f"{accepted[0].name}-{len(accepted)}"
+    together(folder, project, accepted)
+    try:
+        parse(project, project.with_name(project.name + "-scratch"))
+        return []
+    except (AssertionError, BaseExceptionGroup) as error:
+        if len(accepted) == 1:
+            return [f"dbt: {accepted[0].name}: {error}"]
+    half = len(accepted) // 2
+    return [*parsed_by_dbt(folder, accepted[:half]), *parsed_by_dbt(folder, accepted[half:])]
+
+
+def together(folder: Path, project: Path, pipelines: list[Pipeline]) -> None:
+    """One dbt project of several pipelines': the models of all, their sources and variables put together."""
+    variables: dict[str, list[Any]] = {"queries": [], "streams": []}
+    tables: dict[str, Any] = {}
+    files: dict[str, str] = {}
+    for pipeline in pipelines:
+        own = folder / "dbt" / f"own-{pipeline.name}"
+        render_project(Warehouse(folder / "warehouse", pipeline), own)
+        files |= {str(p.relative_to(own)): p.read_text() for p in own.rglob("*") if p.is_file()}
+        declared = _yaml(files["dbt_project.yml"])
+        sources = _yaml(files["models/staging/_sources.yml"])
+        tables |= {table["name"]: table for table in sources["sources"][0]["tables"]}
+        for key in variables:
+            variables[key] += declared["vars"][key]
+    declared["vars"] |= variables
+    sources["sources"][0]["tables"] = list(tables.values())
+    files["dbt_project.yml"] = yaml.safe_dump(declared)
+    files["models/staging/_sources.yml"] = yaml.safe_dump(sources)
+    for name, text in files.items():
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text(text)
+
+
+def _yaml(text: str) -> Any:
+    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))

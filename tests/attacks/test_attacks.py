@@ -1,0 +1,23 @@
+"""A few seconds of each campaign, with seeds that do not change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.attacks import declarations, records
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_each_record_is_in_one_table_as_an_independent_reader_reads_it(seed: int, tmp_path: Path) -> None:
+    tried, faults = records.attack(seed, tmp_path)
+    assert tried > 3_000
+    assert not faults, "\n".join([f"python -m tests.attacks records --seed {seed}", *faults])
+
+
+def test_what_validate_accepts_no_consumer_refuses(tmp_path: Path) -> None:
+    _, faults = declarations.attack(0, tmp_path, 200)
+    assert len(list((tmp_path / "dags").glob("*.py"))) > 20, "accepted, and given to all consumers"
+    assert not faults, "\n".join(["python -m tests.attacks declarations --seed 0", *faults])
