@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.attacks import declarations, records
+from tests.attacks import declarations, kills, records
 
 pytestmark = pytest.mark.e2e
 
@@ -21,3 +21,8 @@ def test_what_validate_accepts_no_consumer_refuses(tmp_path: Path) -> None:
     _, faults = declarations.attack(0, tmp_path, 200)
     assert len(list((tmp_path / "dags").glob("*.py"))) > 20, "accepted, and given to all consumers"
     assert not faults, "\n".join(["python -m tests.attacks declarations --seed 0", *faults])
+
+
+def test_killed_writers_upkeep_and_migrations_leave_whole_runs(tmp_path: Path) -> None:
+    _, faults = kills.attack(0, tmp_path, 40)
+    assert not faults, "\n".join(["python -m tests.attacks kills --seed 0", *faults])

@@ -174,9 +174,10 @@ def watched(pipeline: Pipeline, root: Path) -> Iterator[list[int]]:
 
 
 def read_everything(warehouse: Warehouse) -> int:
-    """Read every file of a cut, whose stages are whole: what ingest has written, it has written of all its tables."""
-    labels = {table: warehouse.labels(table) for table in ("source_files", "stream_rates", "window_plan", "quarantine")}
-    assert len({tuple(own) for own in labels.values()}) == 1, labels
+    """Read every file of a cut, in which runs are whole: each of ingest's two has written all of its tables."""
+    for together in (("source_files", "quarantine", "events_departures"), ("stream_rates", "window_plan")):
+        labels = {table: warehouse.labels(table) for table in together}
+        assert len({tuple(own) for own in labels.values()}) == 1, labels
     files = [file for table in warehouse.tables() for file in warehouse.files(table, warehouse.labels(table))]
     for file in files:
         pq.ParquetFile(file).read()

@@ -239,5 +239,5 @@ def test_every_leaf_of_history_is_exact(pipeline: Pipeline, warehouse: Path) -> 
 
 
 def test_partitions_are_labelled_to_the_minute(warehouse: Path) -> None:
-    labels = sorted(path.name for path in (warehouse / "events_trades").iterdir())
+    labels = sorted(path.name for path in (warehouse / "events_trades").glob("interval=*"))
     assert labels == ["interval=2024-03-01T1000", "interval=2024-03-01T1010", "interval=2024-03-01T1020"]

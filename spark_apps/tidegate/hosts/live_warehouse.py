@@ -114,9 +114,7 @@ def read_position(warehouse: Warehouse) -> Position | None:
 
 def put_position(commit: Commit, position: Position) -> None:
     """Keep the position together with what the commit holds."""
-    folder = commit.warehouse.folder / FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"position-{commit.id}.json").write_text(json.dumps(asdict(position)))
+    (commit.other_folder(FOLDER) / f"position-{commit.id}.json").write_text(json.dumps(asdict(position)))
 
 
 def _position_file(warehouse: Warehouse) -> Path | None:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from tidegate.store.cut import SHARED
 from tidegate.store.delta import ReplacedBy, live_file
-from tidegate.store.durable import flushed
+from tidegate.store.durable import flush
 from tidegate.store.intervals import Interval
 
 if TYPE_CHECKING:
@@ -138,18 +138,17 @@ class Commit:
 
     def publish(self) -> None:
         """Make all that was written visible at once. UserError if another run of the stage was faster."""
+        flush(path for folder in self._others for path in self._own(folder))
         versions = {}
-        if self._partitions or self._files or self._others:
-            flushed(self.warehouse.folder)
         for table in sorted({*self._partitions, *self._files}):
             folders = self._partitions[table]
-            added = [live_file(path, label) for label, folder in folders.items() for path in self._own(folder)]
-            added += [live_file(path, label) for label, path in self._files[table]]
-            gone = ReplacedBy(folders, ((f.label, f.writer) for f in added if table in SHARED))
-            versions[table] = self.warehouse.log(table).replace(added, gone)
-        flushed(self.warehouse.folder)
+            added = {path: label for label, folder in folders.items() for path in self._own(folder)}
+            added |= {path: label for label, path in self._files[table]}
+            flush(added)
+            files = [live_file(path, label) for path, label in added.items()]
+            gone = ReplacedBy(folders, ((f.label, f.writer) for f in files if table in SHARED))
+            versions[table] = self.warehouse.log(table).replace(files, gone)
         self.warehouse.commits.append(self.stage, self.id, self.labels, versions, self._begun)
-        flushed(self.warehouse.folder)
 
     def discard(self) -> None:
         """Remove what was written: the run has failed, and nothing names it."""
@@ -166,4 +165,4 @@ class Commit:
             shutil.rmtree(self.warehouse.folder / "_staging" / f"{self.stage}-{self.id}")
 
     def _own(self, folder: Path) -> list[Path]:
-        return sorted(folder.glob(f"*-{self.id}.parquet"))
+        return sorted(folder.glob(f"*-{self.id}.*"))

@@ -20,6 +20,7 @@ from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import from_us, to_us
 from tidegate.declarations.tables import TIMESTAMP
 from tidegate.store.delta import DeltaLog, LiveFile, live_file
+from tidegate.store.durable import flush
 
 TABLE = "_commits"
 SCHEMA = pa.schema(
@@ -108,6 +109,7 @@ class Commits:
             }
             self._log.folder.mkdir(parents=True, exist_ok=True)
             pq.write_table(pa.table(rows, schema=SCHEMA), path)
+            flush([path])
             if self._log.append_alone(live_file(path, "")):
                 return
             path.unlink()
@@ -127,6 +129,7 @@ class Commits:
             return
         path = self._log.folder / f"{_MERGED}-{max(self._runs.values()).run}-{time.time_ns():x}.parquet"
         pq.write_table(rows, path)
+        flush([path])
         names = {f.name for f in before}
         self._log.replace([live_file(path, "")], lambda file: file.name in names)
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidegate.declarations.errors import UserError
+from tidegate.store.durable import flush
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -159,6 +160,7 @@ class DeltaLog:
             self._table.create_write_transaction(list(actions), "append", schema, self._by, commit_properties=once)
         except CommitFailedError:
             return False
+        flush([self.folder / "_delta_log" / f"{self.version + 1:020d}.json"])
         return True
 
     def vacuum(self, hours: int = RETENTION_HOURS) -> int:

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from tidegate.declarations.errors import UserError
 from tidegate.store.commit import STATE
 from tidegate.store.delta import LiveFile, ReplacedBy, live_file
-from tidegate.store.durable import flushed
+from tidegate.store.durable import flush
 from tidegate.store.warehouse import BEFORE_DELTA, MARTS, Warehouse, run_of
 
 STAGE = "migrate"
@@ -43,7 +43,7 @@ def migrate(warehouse: Warehouse, say: Callable[[str], None] = lambda _: None) -
         _link_all(folder / STATE, run)
         for table, old in found.items():
             _link_all(old, run, folder / table)
-        flushed(folder)
+        flush(path for place in (folder / STATE, *here.values()) for path in place.glob(f"**/*-{run}.parquet"))
         for table in found:
             say(f"migrate: {table}")
             files = _named(folder / table, run)
@@ -52,9 +52,7 @@ def migrate(warehouse: Warehouse, say: Callable[[str], None] = lambda _: None) -
                 log.schema = _schema_of(folder / table, files)
             labels |= {file.label for file in files}
             versions[table] = log.replace(files, ReplacedBy(file.label for file in files))
-        flushed(folder)
         warehouse.commits.append(STAGE, run, sorted(labels), versions, frozenset())
-        flushed(folder)
     _remove_old(folder, [folder / STATE, *(folder / table for table in found)], run)
     return len(found)
 

@@ -1,0 +1,225 @@
+"""Writers, upkeep and migration killed at random moments, while a reader looks: whole runs, none lost, no repair.
+
+Rows are named after the run that wrote them, so what must be seen follows from ``_commits`` alone: of every interval,
+in both tables, the rows of the last run that committed it, all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidegate.declarations.errors import UserError
+from tidegate.declarations.models import Column, Pipeline, Stream
+from tidegate.declarations.tables import common_schema
+from tidegate.store.intervals import Interval, interval_at
+from tidegate.store.migrate import migrate
+from tidegate.store.upkeep import tidy
+from tidegate.store.warehouse import Warehouse
+
+START = datetime(2013, 1, 1, tzinfo=UTC)
+TABLES = ("needed_slack", "width_errors")
+HOURS = range(4)
+ACKS = "acks"
+ROLES = ("write 0 1", "write 2 3", "write 1 2", "write 0", "tidy")
+AT_ONCE = 3
+
+
+def a_pipeline() -> Pipeline:
+    """One stream, no query."""
+    columns = (Column(name="id", type="string"), Column(name="t", type="timestamp"))
+    common = {"event_time": "t", "arrival_time": "t", "id": "id", "rate": 1.0, "max_early_s": 0, "max_late_s": 3600}
+    stream = Stream(name="s", format="jsonl", path="x", columns=columns, **common)  # type: ignore[arg-type]
+    return Pipeline(
+        name="p", folder=Path("."), owner="o", start=START, interval_s=3600, tick_s=300, horizon_s=3600,
+        memory_budget_bytes=1000, process_budget_bytes=1000, streams=(stream,), queries=(),
+    )  # fmt: skip
+
+
+def attack(seed: int, folder: Path, kills: int = 50) -> tuple[int, list[str]]:
+    """So many kills, most of them of writers; how many there were, and what was wrong."""
+    chance, faults = random.Random(seed), list[str]()
+    with nursery(folder / "wh") as born:
+        some = chance.randrange(kills // 10, kills // 5)
+        faults += kill_migrations(folder / "old", some, chance)
+        _put(Warehouse(folder / "wh", a_pipeline()), list(HOURS))
+        alive = [born(chance.choice(ROLES)) for _ in range(AT_ONCE)]
+        for _ in range(kills - 2 * some):
+            faults += watch(folder / "wh", chance.uniform(0, 0.2))
+            victim = alive.pop(chance.randrange(AT_ONCE))
+            if not victim.is_running():
+                faults.append("a writer ended by itself")
+            _kill(victim)
+            alive.append(born(chance.choice(ROLES)))
+        for victim in alive:
+            _kill(victim)
+        for _ in range(some):
+            # Nobody writes: whatever is not committed is dead, whatever is superseded may go.
+            victim = born("clear")
+            time.sleep(chance.uniform(0, 0.15))
+            _kill(victim)
+            faults += look(folder / "wh")
+    faults += lost(folder / "wh")
+    last = Warehouse(folder / "wh", a_pipeline())
+    _put(last, list(HOURS))
+    tidy(last, retention_hours=0, orphan_hours=0)
+    faults += look(folder / "wh")
+    left = [p for table in TABLES for p in (last.folder / table).glob("interval=*/*")]
+    if len(left) != len(TABLES) * len(HOURS):
+        faults.append(f"after the last upkeep {len(left)} files are left")
+    return kills, faults
+
+
+def watch(root: Path, seconds: float) -> list[str]:
+    """Look again and again for some time, at least once."""
+    until, faults = time.monotonic() + seconds, look(root)
+    while not faults and time.monotonic() < until:
+        faults = look(root)
+    return faults
+
+
+def look(root: Path) -> list[str]:
+    """What is wrong with what a new reader sees."""
+    warehouse = Warehouse(root, a_pipeline())
+    runs = warehouse.cut.runs
+    expected = {row["interval"]: row["run"] for row in warehouse.commits.rows().to_pylist() if row["run"] in runs}
+    faults = []
+    for table in TABLES:
+        rows = warehouse.read_arrow(table)
+        for label, run in expected.items():
+            own = [row["query"] for row in rows.to_pylist() if row["interval"] == label]
+            if own != [run] * size(run):
+                faults.append(f"{table} {label}: {len(own)} rows of {set(own)}, not {size(run)} of {run}")
+    return faults
+
+
+def lost(root: Path) -> list[str]:
+    """Runs whose commit had returned, but that are not committed."""
+    warehouse = Warehouse(root, a_pipeline())
+    told = [run for file in sorted((root / ACKS).glob("*")) for run in file.read_text().split()]
+    return [f"run {run} had committed and is lost" for run in told if run not in warehouse.cut.runs]
+
+
+def kill_migrations(root: Path, kills: int, chance: random.Random) -> list[str]:
+    """Kill a migration so often, on copies of tables of version 0.1, then finish it."""
+    faults = []
+    with nursery(root / "wh") as born:
+        for number in range(kills):
+            if number % 3 == 0:
+                shutil.rmtree(root / "wh", ignore_errors=True)
+                old_tables(root / "wh" / "p")
+            victim = born("migrate")
+            time.sleep(chance.uniform(0, 0.1))
+            _kill(victim)
+            if number % 3 == 2:
+                if (root / "wh" / "p" / "_locks").exists():
+                    migrate(Warehouse(root / "wh", a_pipeline()))
+                warehouse = Warehouse(root / "wh", a_pipeline())
+                for table in TABLES:
+                    found = warehouse.read_arrow(table).group_by("interval").aggregate([([], "count_all")])
+                    counts = {row["interval"]: row["count_all"] for row in found.to_pylist()}
+                    files = len(list((warehouse.folder / table).rglob("*.parquet")))
+                    if counts != {_interval(hour).label: hour + 1 for hour in HOURS} or files != len(HOURS):
+                        faults.append(f"migrated {table}: {counts}, {files} files")
+    return faults
+
+
+def old_tables(folder: Path) -> None:
+    """Tables as version 0.1 left them."""
+    (folder / "_locks").mkdir(parents=True)
+    for table in TABLES:
+        for hour in HOURS:
+            partition = folder / table / f"interval={_interval(hour).label}"
+            partition.mkdir(parents=True)
+            pq.write_table(_rows(table, "old", hour + 1), partition / "part-00000-0123456789ab.parquet")
+
+
+@contextmanager
+def nursery(root: Path) -> Iterator[Callable[[str], psutil.Process]]:
+    """A process that has imported everything and forks a child for each role that it is given."""
+    (root / ACKS).mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "tests.attacks.kills", str(root)]
+    home = Path(__file__).parents[2]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, cwd=home) as it:
+        assert it.stdin is not None and it.stdout is not None
+        asks, tells = it.stdin, it.stdout
+
+        def born(role: str) -> psutil.Process:
+            asks.write(f"{role}\n")
+            return psutil.Process(int(tells.readline()))
+
+        yield born
+        asks.close()
+
+
+def size(run: str) -> int:
+    """How many rows a run writes into a partition."""
+    return 1 + int(run[:2], 16) % 7
+
+
+def _serve(root: Path) -> None:
+    # delta-rs must not have been used before a fork.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    for line in sys.stdin:
+        if os.fork() == 0:
+            sys.stdin = open(os.devnull)  # noqa: SIM115
+            print(os.getpid(), flush=True)
+            _act(root, *line.split())
+    time.sleep(0.1)
+
+
+def _act(root: Path, role: str, *hours: str) -> None:
+    warehouse = Warehouse(root, a_pipeline())
+    acks = root / ACKS / str(os.getpid())
+    if role == "migrate":
+        with suppress(UserError):  # done already
+            migrate(warehouse)
+    while True:
+        if role == "write":
+            with suppress(UserError):  # another was faster
+                run = _put(warehouse, list(map(int, hours)))
+                with acks.open("a") as file:
+                    file.write(f"{run}\n")
+        elif role in ("tidy", "clear"):
+            tidy(warehouse, *((1, 24) if role == "tidy" else (0, 0)))
+        else:
+            time.sleep(0.01)
+
+
+def _put(warehouse: Warehouse, hours: list[int]) -> str:
+    with warehouse.commit("stage", map(_interval, hours)) as commit:
+        for hour in hours:
+            for table in TABLES:
+                commit.put_arrow(table, _interval(hour), _rows(table, commit.id, size(commit.id)))
+    return commit.id
+
+
+def _rows(table: str, name: str, count: int) -> pa.Table:
+    return pa.Table.from_pylist([{"query": name}] * count, schema=common_schema(table))
+
+
+def _interval(hour: int) -> Interval:
+    return interval_at(a_pipeline(), START + timedelta(hours=hour))
+
+
+def _kill(process: psutil.Process) -> None:
+    with suppress(psutil.NoSuchProcess):
+        process.kill()
+        process.wait()
+
+
+if __name__ == "__main__":
+    _serve(Path(sys.argv[1]))
