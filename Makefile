@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
 PIPELINE := dags/pipelines/flights
-SQL_PORT ?= 10000
+SQL_PORT ?= 15432
 PACKAGES := spark_apps/tidegate dags/tidegate_dags expectations
 # Two processes; tests that share what is dear to make stay on one (tests/conftest.py). One by one: make test WORKERS=
 WORKERS ?= -n 2 --no-loadscope-reorder
@@ -48,7 +48,7 @@ up: setup ## Start Airflow and leave it running; prints where it is and where it
 down: setup ## Stop Airflow; nothing stays behind
 	@$(BIN)/python infra/airflow/stack.py down
 
-sql: setup ## Serve the tables and marts to DBeaver, Superset, notebooks (127.0.0.1:10000, SQL_PORT=N), until Ctrl-C
+sql: setup ## Serve the tables and marts to DBeaver, Superset, notebooks (127.0.0.1:15432, SQL_PORT=N), until Ctrl-C
 	@$(BIN)/tidegate sql $(PIPELINE) --warehouse $(TIDEGATE_WAREHOUSE) --port $(SQL_PORT)
 
 test: setup ## Run the tests, on two cores

@@ -8,7 +8,6 @@ is there and empty, and a partition from before a column was added has nulls in 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,34 +39,20 @@ class Relation:
     comment: str
     folder: Path
 
-    def labels(self) -> set[str]:
-        """Labels of the partitions that are there now. Cost: about a microsecond a partition."""
-        try:
-            names = os.listdir(self.folder)
-        except FileNotFoundError:
-            return set()
-        return {name.removeprefix("interval=") for name in names if name.startswith("interval=")}
-
-    def spark_ddl(self) -> str:
-        """CREATE TABLE over the folder, without partitions."""
-        columns = ", ".join(f"`{c.name}` {c.type} comment {_spark_text(c.comment)}" for c in self.columns)
-        return (
-            f"create table {self.schema}.`{self.name}` ({columns}, `interval` string) using parquet "
-            f"partitioned by (`interval`) comment {_spark_text(self.comment)} "
-            f"location {_spark_text(str(self.folder))}"
-        )
+    def all_columns(self) -> tuple[Column, ...]:
+        """The columns as a client sees them: the declared ones, and the partition."""
+        return (*self.columns, Column("interval", "string", "The interval that the row belongs to: its start, UTC."))
 
     def duckdb_ddl(self) -> str:
-        """CREATE VIEW over the files, with comments; of a relation without files, a view without rows."""
+        """CREATE VIEW over the files that are there now, with the declared columns, whichever of them a file has."""
         name = f'{self.schema}."{self.name}"'
+        kinds = [(c.name, _DUCKDB.get(c.type, "MAP(VARCHAR, DOUBLE)")) for c in self.all_columns()]
+        declared = ", ".join(f'NULL::{kind} AS "{column}"' for column, kind in kinds)
+        source = f"SELECT {declared} WHERE false"
         if any(self.folder.glob("interval=*/*.parquet")):
             files = _duckdb_text(f"{_duckdb_glob(self.folder)}/interval=*/*.parquet")
             partitions = "hive_partitioning = true, hive_types_autocast = false, union_by_name = true"
-            source = f"SELECT * FROM read_parquet({files}, {partitions})"
-        else:
-            typed = [(c.name, _DUCKDB.get(c.type, "MAP(VARCHAR, DOUBLE)")) for c in self.columns]
-            nulls = ", ".join(f'NULL::{kind} AS "{column}"' for column, kind in [*typed, ("interval", "VARCHAR")])
-            source = f"SELECT {nulls} WHERE false"
+            source += f" UNION ALL BY NAME SELECT * FROM read_parquet({files}, {partitions})"
         return f"CREATE OR REPLACE VIEW {name} AS {source};\nCOMMENT ON VIEW {name} IS {_duckdb_text(self.comment)};\n"
 
 
@@ -86,10 +71,13 @@ def manifest_path(warehouse: Warehouse) -> Path:
     return warehouse.folder / "_dbt" / "target" / "manifest.json"
 
 
-def relations(warehouse: Warehouse) -> list[Relation]:
-    """Every table that the pipeline declares, and every mart of the last publication (none before the first)."""
+def relations(warehouse: Warehouse, published: bool = True) -> list[Relation]:
+    """Every table that the pipeline declares, and every mart of the last publication (none before the first).
+
+    JSONDecodeError while dbt writes what it published; without ``published`` there are the tables alone.
+    """
     path = manifest_path(warehouse)
-    manifest = json.loads(path.read_text()) if path.is_file() else {"sources": {}, "nodes": {}}
+    manifest = json.loads(path.read_text()) if published and path.is_file() else {"sources": {}, "nodes": {}}
     described = {source["name"]: source for source in manifest["sources"].values()}
     tables = [_table(warehouse, TABLES, table, described.get(table)) for table in warehouse.tables()]
     marts = [
@@ -142,10 +130,6 @@ def _meanings(node: dict[str, Any] | None) -> dict[str, str]:
 
 def _comment(node: dict[str, Any] | None) -> str:
     return "" if node is None else node["description"].strip()
-
-
-def _spark_text(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _duckdb_text(text: str) -> str:
