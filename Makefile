@@ -4,7 +4,6 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3.11
-UV_VERSION := 0.13.9
 STATE := $(abspath .tidegate)
 export TIDEGATE_WAREHOUSE ?= $(STATE)/warehouse
 export TIDEGATE_LANDING ?= $(STATE)/landing
@@ -13,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
 PIPELINE := dags/pipelines/flights
-SQL_PORT ?= 10000
+SQL_PORT ?= 15432
 PACKAGES := spark_apps/tidegate dags/tidegate_dags expectations
 # Two processes; tests that share what is dear to make stay on one (tests/conftest.py). One by one: make test WORKERS=
 WORKERS ?= -n 2 --no-loadscope-reorder
@@ -29,13 +28,13 @@ help: ## Show what can be made
 
 setup: .venv/.complete ## Install everything into .venv (Python 3.11 and Java 17 must be there)
 
-.venv/.complete: requirements.lock pyproject.toml setup.py
+.venv/.complete: requirements.lock infra/bootstrap.lock pyproject.toml setup.py
 	@bash infra/check_machine.sh "$(PYTHON)"
 	@echo "setup: installing the locked environment into .venv (1 to 3 minutes)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r infra/bootstrap.lock
 	@VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/uv pip sync --quiet --compile-bytecode --require-hashes requirements.lock
-	@VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/uv pip install --quiet --no-deps --editable .
+	@VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/uv pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 	@echo "setup: done"
 
@@ -48,7 +47,7 @@ up: setup ## Start Airflow and leave it running; prints where it is and where it
 down: setup ## Stop Airflow; nothing stays behind
 	@$(BIN)/python infra/airflow/stack.py down
 
-sql: setup ## Serve the tables and marts to DBeaver, Superset, notebooks (127.0.0.1:10000, SQL_PORT=N), until Ctrl-C
+sql: setup ## Serve the tables and marts to DBeaver, Superset, notebooks (127.0.0.1:15432, SQL_PORT=N), until Ctrl-C
 	@$(BIN)/tidegate sql $(PIPELINE) --warehouse $(TIDEGATE_WAREHOUSE) --port $(SQL_PORT)
 
 test: setup ## Run the tests, on two cores
@@ -106,9 +105,11 @@ format: setup ## Format the code
 lock: .venv/.complete ## Resolve pyproject.toml anew into requirements.lock
 	@$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --python-version 3.11 --no-emit-index-url --generate-hashes \
 		--quiet --output-file requirements.lock
+	@$(BIN)/uv pip compile infra/bootstrap.in --python-version 3.11 --no-emit-index-url --generate-hashes \
+		--quiet --output-file infra/bootstrap.lock
 
 wheel: setup ## Build the package into dist/: what `pip install` gets
-	@$(BIN)/uv build --quiet --out-dir dist
+	@VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/uv build --quiet --no-build-isolation --out-dir dist
 
 clean: down ## Remove the demo's data, tables and Airflow state; the environment stays
 	@rm -rf .tidegate

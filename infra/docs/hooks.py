@@ -32,6 +32,7 @@ ELSEWHERE = {
     "dbt/README.md": "reference/marts.md",
     "GLOSSARY.md": "reference/glossary.md",
     "ARCHITECTURE.md": "explanation/architecture.md",
+    "SECURITY.md": "explanation/security.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     **{

@@ -47,7 +47,7 @@ def sensors() -> Pipeline:
     """Readings of sensors and the states of their pumps, which have nothing to do with flights."""
     readings = Stream(
         name="readings",
-        description="What the sensors read. {{ not jinja }}",
+        description="What the sensors read. {{ not jinja }} {% endraw %}{{ 1 / 0 }}{# {% raw %} {{{ #}",
         format="jsonl",
         path="readings",
         columns=(

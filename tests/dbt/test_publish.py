@@ -20,7 +20,7 @@ from tests.dbt.warehouse_rows import replace_rows, rows_of
 
 from tidegate.apps.dbt_project import template_folder
 from tidegate.apps.history import query_history
-from tidegate.apps.sql_relations import duckdb_script
+from tidegate.sql.relations import duckdb_script
 from tidegate.declarations.errors import UserError
 from tidegate.store.warehouse import Warehouse
 

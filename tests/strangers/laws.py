@@ -268,8 +268,8 @@ def commands_answer(world: World) -> Iterator[str]:
     from tidegate.apps.history_filled import fill_answers, render_filled
     from tidegate.apps.memory_ladder import needs, render
     from tidegate.apps.query_work import query_work
-    from tidegate.apps.sql_relations import duckdb_script
     from tidegate.declarations.explain import describe
+    from tidegate.sql.relations import duckdb_script
 
     text = "\n".join([describe(world.pipeline), query_work(world.pipeline), render(needs(world.pipeline))])
     yield from (f"explain does not name {q.id}" for q in world.pipeline.queries if q.id not in text)

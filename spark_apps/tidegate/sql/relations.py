@@ -8,7 +8,7 @@ is there and empty, and a partition from before a column was added has nulls in 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,34 +32,28 @@ class Column:
 
 @dataclass(frozen=True)
 class Relation:
-    """A table or mart: columns without the partition ``interval``, and the live files of its partitions."""
+    """A table or mart: columns without the partition ``interval``, and what the warehouse calls it (``table``)."""
 
     schema: str
     name: str
     columns: tuple[Column, ...]
     comment: str
-    files: tuple[str, ...]
+    table: str
 
-    def spark_ddl(self) -> str:
-        """CREATE TABLE over the folder, without partitions."""
-        columns = ", ".join(f"`{c.name}` {c.type} comment {_spark_text(c.comment)}" for c in self.columns)
-        return (
-            f"create table {self.schema}.`{self.name}` ({columns}, `interval` string) using parquet "
-            f"partitioned by (`interval`) comment {_spark_text(self.comment)} "
-            f"location {_spark_text(str(self.folder))}"
-        )
+    def all_columns(self) -> tuple[Column, ...]:
+        """The columns as a client sees them: the declared ones, and the partition."""
+        return (*self.columns, Column("interval", "string", "The interval that the row belongs to: its start, UTC."))
 
-    def duckdb_ddl(self) -> str:
-        """CREATE VIEW over the files, with comments; of a relation without files, a view without rows."""
+    def duckdb_ddl(self, files: Sequence[str]) -> str:
+        """CREATE VIEW over some files, with the declared columns, whichever of them a file has."""
         name = f'{self.schema}."{self.name}"'
-        if self.files:
-            files = f"[{', '.join(_duckdb_text(_duckdb_pattern(file)) for file in self.files)}]"
+        kinds = [(c.name, _DUCKDB.get(c.type, "MAP(VARCHAR, DOUBLE)")) for c in self.all_columns()]
+        declared = ", ".join(f'NULL::{kind} AS "{column}"' for column, kind in kinds)
+        source = f"SELECT {declared} WHERE false"
+        if files:
+            listed = ", ".join(_duckdb_text(_duckdb_pattern(file)) for file in files)
             partitions = "hive_partitioning = true, hive_types_autocast = false, union_by_name = true"
-            source = f"SELECT * FROM read_parquet({files}, {partitions})"
-        else:
-            typed = [(c.name, _DUCKDB.get(c.type, "MAP(VARCHAR, DOUBLE)")) for c in self.columns]
-            nulls = ", ".join(f'NULL::{kind} AS "{column}"' for column, kind in [*typed, ("interval", "VARCHAR")])
-            source = f"SELECT {nulls} WHERE false"
+            source += f" UNION ALL BY NAME SELECT * FROM read_parquet([{listed}], {partitions})"
         return f"CREATE OR REPLACE VIEW {name} AS {source};\nCOMMENT ON VIEW {name} IS {_duckdb_text(self.comment)};\n"
 
 
@@ -78,10 +72,13 @@ def manifest_path(warehouse: Warehouse) -> Path:
     return warehouse.folder / "_dbt" / "target" / "manifest.json"
 
 
-def relations(warehouse: Warehouse) -> list[Relation]:
-    """Every table that the pipeline declares, and every mart of the last publication (none before the first)."""
+def relations(warehouse: Warehouse, published: bool = True) -> list[Relation]:
+    """Every table that the pipeline declares, and every mart of the last publication (none before the first).
+
+    JSONDecodeError while dbt writes what it published; without ``published`` there are the tables alone.
+    """
     path = manifest_path(warehouse)
-    manifest = json.loads(path.read_text()) if path.is_file() else {"sources": {}, "nodes": {}}
+    manifest = json.loads(path.read_text()) if published and path.is_file() else {"sources": {}, "nodes": {}}
     described = {source["name"]: source for source in manifest["sources"].values()}
     tables = [_table(warehouse, TABLES, table, described.get(table)) for table in warehouse.tables()]
     marts = [
@@ -100,17 +97,22 @@ def require_tables(warehouse: Warehouse) -> None:
         )
 
 
+def files_of(warehouse: Warehouse, relation: Relation) -> tuple[str, ...]:
+    """Paths of the relation's live files, in the cut that the warehouse reads."""
+    return warehouse.files(relation.table, warehouse.labels(relation.table))
+
+
 def duckdb_script(warehouse: Warehouse) -> str:
     """SQL that gives DuckDB a view over every table and mart. UserError if there is no warehouse."""
     require_tables(warehouse)
-    views = [relation.duckdb_ddl() for relation in relations(warehouse)]
+    views = [relation.duckdb_ddl(files_of(warehouse, relation)) for relation in relations(warehouse)]
     return "\n".join([f"CREATE SCHEMA IF NOT EXISTS {TABLES};\nCREATE SCHEMA IF NOT EXISTS {MARTS};\n", *views])
 
 
 def _table(warehouse: Warehouse, schema: str, table: str, node: dict[str, Any] | None) -> Relation:
     meanings = _meanings(node)
     columns = [Column(f.name, spark_type(f.type), meanings.get(f.name, "")) for f in warehouse.schema(table)]
-    return Relation(schema, table, tuple(columns), _comment(node), _files(warehouse, table))
+    return Relation(schema, table, tuple(columns), _comment(node), table)
 
 
 def _mart(warehouse: Warehouse, node: dict[str, Any]) -> Relation | None:
@@ -119,11 +121,7 @@ def _mart(warehouse: Warehouse, node: dict[str, Any]) -> Relation | None:
     if node["config"]["materialized"] != "table":
         return _table(warehouse, MARTS, name, node) if name in warehouse.tables() else None
     columns = _without_interval(node["columns"].values())
-    return Relation(MARTS, name, columns, _comment(node), _files(warehouse, f"{STORED}/{name}"))
-
-
-def _files(warehouse: Warehouse, table: str) -> tuple[str, ...]:
-    return warehouse.files(table, warehouse.labels(table))
+    return Relation(MARTS, name, columns, _comment(node), f"{STORED}/{name}")
 
 
 def _without_interval(columns: Iterable[dict[str, Any]]) -> tuple[Column, ...]:
@@ -138,10 +136,6 @@ def _meanings(node: dict[str, Any] | None) -> dict[str, str]:
 
 def _comment(node: dict[str, Any] | None) -> str:
     return "" if node is None else node["description"].strip()
-
-
-def _spark_text(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _duckdb_text(text: str) -> str:
