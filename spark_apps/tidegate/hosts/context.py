@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline
+from tidegate.hosts.folders import private_folder
 from tidegate.hosts.intervals import Interval, interval_holding
 from tidegate.hosts.metrics import ProcessMeter
 from tidegate.hosts.warehouse import Commit, Warehouse
@@ -79,7 +80,7 @@ class RunContext:
 
     def __enter__(self) -> RunContext:
         try:
-            self.warehouse.folder.mkdir(parents=True, exist_ok=True)
+            private_folder(self.warehouse.folder)
             self.warehouse.recover()
         except OSError as error:
             raise UserError(

@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline
 from tidegate.declarations.tables import schema, tables
+from tidegate.hosts.folders import private_folder
 from tidegate.hosts.intervals import Interval
 
 if TYPE_CHECKING:
@@ -166,6 +167,7 @@ class Commit:
         self.warehouse = warehouse
         self.id = uuid.uuid4().hex[:12]
         self.folder = warehouse.folder / "_staging" / f"{stage}-{self.id}"
+        private_folder(warehouse.folder)
         self.folder.mkdir(parents=True)
         self._moves: list[str] = []
 
@@ -303,8 +305,8 @@ def _held(handle: int) -> Iterator[None]:
 
 def _try_lock(path: Path):  # type: ignore[no-untyped-def]
     """A context manager that holds the lock, or None if another process has it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    private_folder(path.parent)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
