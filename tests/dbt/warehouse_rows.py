@@ -80,7 +80,9 @@ def rows_of(pipeline: Pipeline, table: str, interval: Interval, schema: pa.Schem
             return [broken, {**refused, "record": '{"x": "a"}'}, {**refused, "record": '{"x": "b"}'}]
         case "source_files":
             file = {"path": f"{interval.label}.jsonl", "status": "ok", "bytes": 10, "modified": end, "rows": _TUPLES}
-            return [{"stream": s, **file} for s in streams]
+            kinds = ("missing", "unreadable", "changed", "empty")
+            others = [{**file, "path": f"{interval.label}-{kind}.jsonl", "status": kind, "rows": 0} for kind in kinds]
+            return [{"stream": s, **row} for s in streams for row in (file, *others)]
         case "stream_rates":
             return [
                 {"stream": s, "tick": t, "tuples": 3, "rate": 0.5, "tuple_bytes": 64.0}

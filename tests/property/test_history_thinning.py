@@ -12,7 +12,7 @@ from tests.examples import examples
 from tidegate.declarations.models import History
 from tidegate.operators.history.bands import Bands, initial_levels, plan_levels
 from tidegate.operators.history.laws import exponential_targets, inverse_age_targets
-from tidegate.operators.history.thinning import Leaves, Pass, add_up, merge_leaves, relabel_rows, thin
+from tidegate.operators.history.thinning import Leaves, Pass, add_up, latest_us, merge_leaves, relabel_rows, thin
 
 SECOND_US = 1_000_000
 counts = st.lists(st.integers(0, 300), min_size=1, max_size=60).map(lambda n: np.array(n, dtype=np.int64))
@@ -202,3 +202,11 @@ def test_leaves_that_a_pass_does_not_know_stay_as_they_are() -> None:
     decided = Pass(10, Leaves(np.array([0]), np.array([6]), np.array([3]), np.array([0.2])))
     start, end = decided.relabel(np.array([0, 5, 6, 0]), np.array([1, 6, 7, 36]))
     assert start.tolist() == [0, 0, 6, 0] and end.tolist() == [6, 6, 7, 36]
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(-(10**15), 10**15)), min_size=1))
+def test_the_latest_of_each_group_is_found_before_1970_too(entries: list[tuple[int, int]]) -> None:
+    numbers = sorted({group for group, _ in entries})
+    group = np.array([numbers.index(g) for g, _ in entries])
+    latest = latest_us(group, np.array([time for _, time in entries]), len(numbers))
+    assert latest.tolist() == [max(time for g, time in entries if g == number) for number in numbers]

@@ -25,6 +25,7 @@ from tidegate.hosts.scan import EventFiles
 from tidegate.operators.history.estimators import Estimate
 from tidegate.operators.history.laws import Float64s, Int64s
 from tidegate.operators.history.query import parse_history_query
+from tidegate.operators.history.thinning import latest_us
 from tidegate.operators.schedule import instants_us
 
 TABLE = "history_accuracy"
@@ -102,8 +103,8 @@ class _Part(Past):
             past, labels, int(view.strata.start_us.min()), int(view.strata.end_us.max()), pass_us
         )
         starts, leaf = np.unique(view.strata.start_us, return_inverse=True)
-        ends, tuples = np.zeros(len(starts), np.int64), np.zeros(len(starts), np.int64)
-        np.maximum.at(ends, leaf, view.strata.end_us)
+        ends = latest_us(leaf, view.strata.end_us, len(starts))
+        tuples = np.zeros(len(starts), np.int64)
         np.add.at(tuples, leaf, view.strata.tuples)
         order = np.sort(event_us)
         there = np.searchsorted(order, ends) - np.searchsorted(order, starts)

@@ -28,6 +28,7 @@ from tidegate.hosts.history_store import (
 )
 from tidegate.hosts.warehouse import Warehouse
 from tidegate.operators.history.laws import Float64s
+from tidegate.operators.history.thinning import latest_us
 from tidegate.operators.history.tree import MAX, MAX_TIME, MIN, MIN_TIME, Covered, HdsTree, Leaf, Totals, added_up
 from tidegate.operators.schedule import instants_us
 
@@ -70,8 +71,7 @@ class View:
     def _leaves(self) -> list[Leaf]:
         strata = self.strata
         start_us, leaf = np.unique(strata.start_us, return_inverse=True)
-        end_us = np.zeros(len(start_us), np.int64)
-        np.maximum.at(end_us, leaf, strata.end_us)
+        end_us = latest_us(leaf, strata.end_us, len(start_us))
         tuples, sampled = (
             np.bincount(leaf, weights=n, minlength=len(start_us)) for n in (strata.tuples, strata.sampled)
         )

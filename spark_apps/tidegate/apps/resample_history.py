@@ -50,6 +50,7 @@ from tidegate.operators.history.thinning import (
     GROUP_KEYS,
     Leaves,
     Pass,
+    latest_us,
     merge_leaves,
     relabel_rows,
 )
@@ -213,8 +214,8 @@ class _Held:
         """The leaves of what entered in the known intervals; the fraction is the least that is in force in them."""
         rows, label = self._entered(known)
         start_us, leaf = np.unique(instants_us(rows.column("leaf_start")), return_inverse=True)
-        end_us, tuples = np.zeros(len(start_us), np.int64), np.zeros(len(start_us), np.int64)
-        np.maximum.at(end_us, leaf, instants_us(rows.column("leaf_end")))
+        end_us = latest_us(leaf, instants_us(rows.column("leaf_end")), len(start_us))
+        tuples = np.zeros(len(start_us), np.int64)
         np.add.at(tuples, leaf, rows.column("tuples").to_numpy())
         fraction = np.ones(len(start_us))
         np.minimum.at(fraction, leaf, self.fraction[label])

@@ -94,6 +94,13 @@ def merge_leaves(leaves: Leaves, spec: History) -> Leaves:
     return leaves
 
 
+def latest_us(group: Int64s, times_us: Int64s, groups: int) -> Int64s:
+    """The latest of each group's times, before 1970 too; every group has one."""
+    latest = np.full(groups, np.iinfo(np.int64).min)
+    np.maximum.at(latest, group, times_us)
+    return latest
+
+
 @dataclass(frozen=True, eq=False)
 class Pass:
     """What one pass decided for a stream's leaves: the periods [start_us, end_us) in which they lie since."""
