@@ -73,7 +73,7 @@ class Stack:
         self.down(quiet=True)
         started = time.monotonic()
         for folder in (self.at.airflow, self.at.warehouse, self.at.landing):
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.at.airflow.chmod(0o700)
         self._password()
         self._archive_classes()

@@ -61,7 +61,10 @@ class Jvm:
     @staticmethod
     def start(key: tuple[str | None, ...], environment: dict[str, str]) -> Jvm:
         """Start one; returns at once, before it is there."""
-        announced = Path(tempfile.mkdtemp(prefix="tidegate-jvm-")) / "connection"
+        # Killed at the end, it removes nothing itself.
+        scratch = Path(tempfile.mkdtemp(prefix="tidegate-jvm-"))
+        announced = scratch / "connection"
+        options = f"{environment.get('SPARK_SUBMIT_OPTS', '')} -Djava.io.tmpdir={scratch}"
         import pyspark
 
         submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
@@ -69,7 +72,12 @@ class Jvm:
             [str(submit), "--conf", f"spark.driver.memory={key[0]}", "pyspark-shell"],
             # It ends with its standard input, so with this host.
             stdin=subprocess.PIPE,
-            env={**environment, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(announced)},
+            env={
+                **environment,
+                "SPARK_SUBMIT_OPTS": options,
+                "SPARK_CONNECT_MODE": "0",
+                "_PYSPARK_DRIVER_CONN_INFO_PATH": str(announced),
+            },
         )
         return Jvm(key, process, announced)
 

@@ -177,4 +177,4 @@ def _hours(pipeline: Pipeline, first: int, last: int) -> Sequence[Interval]:
 
 
 def _at(day: datetime, hour: int) -> datetime:
-    return day.replace(hour=hour) if hour < 24 else day.replace(day=day.day + 1)  # noqa: PLR2004
+    return day.replace(hour=hour) if hour < 24 else day.replace(day=day.day + 1)

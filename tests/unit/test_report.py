@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from pathlib import Path
@@ -241,6 +242,16 @@ def test_the_page_stands_alone_and_escapes_what_users_wrote(pipeline: Pipeline, 
     assert not re.search(r"""(src|href)=["'](?!#)""", own.replace("&lt;img src=x", ""))
     assert "<script>alert(1)" not in page and "&lt;script&gt;alert(1)" in page
     assert "<b>weather</b>" not in page and "<img src=x>" not in page
+
+
+def test_the_page_lets_no_script_run_but_its_own(pipeline: Pipeline, warehouse: Path):
+    html = run(pipeline, warehouse).read_text(encoding="utf-8")
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
+    scripts = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+    assert len(scripts) == 2
+    named = [b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    assert re.findall(r"'sha256-([^']+)'", policy) == named
+    assert policy.startswith("default-src 'none'; script-src 'sha256-") and "unsafe-eval" not in policy
 
 
 def test_every_chart_has_its_figure_and_its_numbers(pipeline: Pipeline, warehouse: Path):

@@ -66,7 +66,7 @@ class Installation:
 
 def build(folder: Path) -> Path:
     """Build the wheel as `make wheel` does; its file."""
-    command = [UV, "build", "--out-dir", folder, PROJECT]
+    command = [UV, "build", "--no-build-isolation", "--python", sys.executable, "--out-dir", folder, PROJECT]
     # setuptools writes its notes into the project: another test process waits.
     with (PROJECT / "setup.py").open() as taken:
         fcntl.flock(taken, fcntl.LOCK_EX)

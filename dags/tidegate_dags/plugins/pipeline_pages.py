@@ -10,6 +10,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -51,6 +52,15 @@ table{border-collapse:collapse}th,td{padding:.25rem .75rem .25rem 0;text-align:l
 """
 
 
+# What a page may do, by the first part of its path below the pipeline: run no script, or its own; load from here, send
+# nowhere. dbt's page is made by dbt, with scripts that compile themselves; the report's names its scripts itself.
+_SCRIPTS = {"report.html": "'unsafe-inline'", "dbt": "'unsafe-inline' 'unsafe-eval'"}
+_POLICY = (
+    "default-src 'none'; script-src {scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+    "font-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+)
+
+
 def documents(pipeline: str) -> Path:
     """The folder of a pipeline's pages; not found if there is none or the name is no name."""
     folder = warehouse() / pipeline / "_docs"
@@ -60,6 +70,18 @@ def documents(pipeline: str) -> Path:
 
 
 app = FastAPI(title="Tidegate pages", docs_url=None, redoc_url=None, openapi_url=None, dependencies=[Depends(get_user)])
+
+
+@app.middleware("http")
+async def restrict(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+    """Say with every answer what the page may do, and that nothing of it is to be guessed or told elsewhere."""
+    response = await answer(request)
+    below = request.url.path.removeprefix(request.scope.get("root_path", "")).strip("/").split("/")
+    scripts = _SCRIPTS.get(below[1] if len(below) > 1 else "", "'none'")
+    response.headers["Content-Security-Policy"] = _POLICY.format(scripts=scripts)
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Referrer-Policy"] = "same-origin"
+    return response
 
 
 @app.exception_handler(AnyHTTPException)

@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tidegate.hosts.jvm_scratch import jvm_scratch
+
 if TYPE_CHECKING:
     from dbt.cli.main import dbtRunnerResult
     from pyspark.sql import SparkSession
@@ -80,7 +82,7 @@ def start_spark(session: Session) -> SparkSession:
             "spark.app.name": "tidegate-dbt",
             "spark.driver.memory": "1g",
             "spark.driver.host": "localhost",
-            "spark.driver.extraJavaOptions": _JVM_FLAGS,
+            "spark.driver.extraJavaOptions": f"{_JVM_FLAGS} -Djava.io.tmpdir={jvm_scratch()}",
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             "spark.sql.catalogImplementation": "in-memory",

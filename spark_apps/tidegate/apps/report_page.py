@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -65,6 +67,7 @@ class Tile:
 def page(title: str, description: str, covers: str, tiles: Sequence[Tile], sections: Sequence[Section]) -> str:
     """The whole page; everything that is not :class:`Markup` is escaped."""
     charts = any(part.figure for section in sections for part in section.parts)
+    scripts = [PLOTLY_JS.read_text(encoding="utf-8"), DRAW_JS] if charts else []
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["code"] = _code
     return environment.from_string(TEMPLATE).render(
@@ -73,8 +76,17 @@ def page(title: str, description: str, covers: str, tiles: Sequence[Tile], secti
         covers=covers,
         tiles=tiles,
         sections=sections,
-        plotly_js=Markup(PLOTLY_JS.read_text(encoding="utf-8")) if charts else "",
+        scripts=[Markup(script) for script in scripts],
+        policy=_policy(scripts),
     )
+
+
+def _policy(scripts: Sequence[str]) -> Markup:
+    """What the page may do: run these scripts and no others, load nothing, send nothing."""
+    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    allowed = " ".join(f"'sha256-{one}'" for one in hashes) or "'none'"
+    rest = "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'"
+    return Markup(f"default-src 'none'; script-src {allowed}; {rest}")
 
 
 def _code(text: str) -> Markup:
@@ -82,10 +94,35 @@ def _code(text: str) -> Markup:
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
+# Draws the charts, in light and in dark.
+DRAW_JS = """
+(function () {
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const color = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  function draw() {
+    const ink = color("--ink"), muted = color("--muted"), line = color("--line"), card = color("--card");
+    for (const source of document.querySelectorAll("script[data-chart]")) {
+      const figure = JSON.parse(source.textContent), target = document.getElementById(source.dataset.chart);
+      for (const trace of figure.data) if (trace.meta === "reference") trace.line.color = ink;
+      const axis = {gridcolor: line, linecolor: line, zerolinecolor: line, tickcolor: line, automargin: true};
+      const layout = Object.assign({}, figure.layout, {
+        paper_bgcolor: card, plot_bgcolor: card, font: {family: "system-ui, sans-serif", size: 13, color: ink},
+        xaxis: Object.assign({}, axis, figure.layout.xaxis), yaxis: Object.assign({}, axis, figure.layout.yaxis),
+        hoverlabel: {bgcolor: card, bordercolor: muted, font: {color: ink}},
+      });
+      Plotly.react(target, figure.data, layout, {responsive: true, displayModeBar: false});
+    }
+  }
+  draw();
+  dark.addEventListener("change", draw);
+})();
+"""
+
 TEMPLATE = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{{ policy }}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>{{ title }} · Tidegate report</title>
@@ -181,31 +218,9 @@ details > summary { cursor: pointer; color: var(--link); padding: .25rem 0; }
 {% endfor %}
 </main>
 <footer><p>Made by <code>tidegate report</code> from the warehouse's tables; needs no network.</p></footer>
-{% if plotly_js %}
-<script>{{ plotly_js }}</script>
-<script>
-(function () {
-  const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  const color = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  function draw() {
-    const ink = color("--ink"), muted = color("--muted"), line = color("--line"), card = color("--card");
-    for (const source of document.querySelectorAll("script[data-chart]")) {
-      const figure = JSON.parse(source.textContent), target = document.getElementById(source.dataset.chart);
-      for (const trace of figure.data) if (trace.meta === "reference") trace.line.color = ink;
-      const axis = {gridcolor: line, linecolor: line, zerolinecolor: line, tickcolor: line, automargin: true};
-      const layout = Object.assign({}, figure.layout, {
-        paper_bgcolor: card, plot_bgcolor: card, font: {family: "system-ui, sans-serif", size: 13, color: ink},
-        xaxis: Object.assign({}, axis, figure.layout.xaxis), yaxis: Object.assign({}, axis, figure.layout.yaxis),
-        hoverlabel: {bgcolor: card, bordercolor: muted, font: {color: ink}},
-      });
-      Plotly.react(target, figure.data, layout, {responsive: true, displayModeBar: false});
-    }
-  }
-  draw();
-  dark.addEventListener("change", draw);
-})();
-</script>
-{% endif %}
+{% for script in scripts %}
+<script>{{ script }}</script>
+{% endfor %}
 </body>
 </html>
 """

@@ -219,7 +219,7 @@ def land(landing: Path, name: str, start: datetime, end: datetime) -> tuple[int,
     by_hour = dict(iter(table.groupby(table["arrival"].dt.floor("h"))))
     nothing = table.iloc[:0]
     folder = landing / name
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     hours = hours_between(start, end)
     for hour in hours:
         final = folder / f"{hour:%Y-%m-%dT%H}.{suffix}"

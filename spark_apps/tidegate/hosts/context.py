@@ -20,6 +20,7 @@ from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline
 from tidegate.hosts.metrics import ProcessMeter
 from tidegate.store.commit import Commit
+from tidegate.store.folders import private_folder
 from tidegate.store.intervals import Interval, interval_holding
 from tidegate.store.warehouse import Warehouse
 
@@ -80,7 +81,7 @@ class RunContext:
 
     def __enter__(self) -> RunContext:
         try:
-            self.warehouse.folder.mkdir(parents=True, exist_ok=True)
+            private_folder(self.warehouse.folder)
         except OSError as error:
             raise UserError(
                 f"the warehouse {self.warehouse.root} cannot be written: {error.strerror}; "

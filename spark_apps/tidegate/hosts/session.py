@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidegate.hosts.jvm_scratch import jvm_scratch
 from tidegate.hosts.pyspark_files import require_whole_pyspark
 
 if TYPE_CHECKING:
@@ -47,15 +47,17 @@ def start_session(pipeline: Pipeline, app: str) -> SparkSession:
 
     builder = SparkSession.builder.appName(f"tidegate-{pipeline.name}-{app}")
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        scratch = jvm_scratch()
+        java_options = os.environ.get("TIDEGATE_JAVA_OPTIONS", _JAVA_OPTIONS)
         heap = min(max(int(pipeline.process_budget_bytes * _JVM_SHARE), _LEAST_JVM_BYTES), _MOST_JVM_BYTES)
         builder = (
             builder.master(os.environ.get("TIDEGATE_SPARK_MASTER", "local[2]"))
             .config("spark.driver.memory", f"{heap // 2**20}m")
-            .config("spark.driver.extraJavaOptions", os.environ.get("TIDEGATE_JAVA_OPTIONS", _JAVA_OPTIONS))
+            .config("spark.driver.extraJavaOptions", f"{java_options} -Djava.io.tmpdir={scratch}".strip())
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.driver.host", "localhost")
-            .config("spark.sql.warehouse.dir", os.path.join(tempfile.gettempdir(), "tidegate-spark-warehouse"))
+            .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
         )
     session = builder.config(map=_settings(pipeline)).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

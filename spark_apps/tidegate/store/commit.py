@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from tidegate.store.cut import SHARED
 from tidegate.store.delta import ReplacedBy, live_file
 from tidegate.store.durable import flush
+from tidegate.store.folders import private_folder
 from tidegate.store.intervals import Interval
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Commit:
         self._partitions: dict[str, dict[str, Path]] = defaultdict(dict)
         self._files: dict[str, list[tuple[str, Path]]] = defaultdict(list)
         self._others: list[Path] = []
+        private_folder(warehouse.folder)
 
     @property
     def scratch(self) -> Path:
