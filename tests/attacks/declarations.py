@@ -49,7 +49,7 @@ def _columns(columns: dict[str, str]) -> str:
     return "".join(f"      {name}: {kind}\n" for name, kind in columns.items())
 
 
-YML = f"""\
+HEAD = """\
 name: NAME
 description: What is asked of flights
 owner: operations
@@ -64,6 +64,9 @@ promise_period: 1 day
 rate_change: 50%
 partitions: 2
 streams:
+"""
+STREAMS = {
+    "departures": f"""\
   departures:
     description: Departures as they happen
     format: jsonl
@@ -77,7 +80,8 @@ streams:
     max_late: 2 days
     max_width: 3 hours
     missing_file: warn
-    history: {{leaf: 1 hour, capacity: 2000, max_fraction: 90%, min_fraction: 0.1%, merge_leaves: 6, seed: 7}}
+""",
+    "weather": f"""\
   weather:
     format: parquet
     path: /landing/weather/*.parquet
@@ -86,13 +90,8 @@ streams:
     event_time: observed
     arrival_time: landed
     rate: 3 per hour
-    history:
-      leaf: 30 minutes
-      capacity: 500
-      law: inverse_age
-      reserve: 20%
-      bands: 4
-      group_by: [origin, station]
+""",
+    "odds": f"""\
   odds:
     format: csv
     path: landing/odds.csv
@@ -103,7 +102,22 @@ streams:
     event_time: at
     arrival_time: at
     rate: 1 per minute
-"""
+""",
+}
+HISTORIES = {
+    "departures": """\
+    history: {leaf: 1 hour, capacity: 2000, max_fraction: 90%, min_fraction: 0.1%, merge_leaves: 6, seed: 7}
+""",
+    "weather": """\
+    history:
+      leaf: 30 minutes
+      capacity: 500
+      law: inverse_age
+      reserve: 20%
+      bands: 4
+      group_by: [origin, station]
+""",
+}
 # What is none of the query's words, and what may stand between them.
 TRAPS = [
     "SELECT COUNT(*) FROM departures [1 HOUR] /* LIMIT 5 */",
@@ -120,13 +134,17 @@ ODD_WORDS = [*(HERE / "odd_words.txt").read_text().splitlines(), "--LIMIT\n", "\
 
 def declaration(chance: Random, number: int) -> tuple[str, list[str]]:
     """pipeline.yml and the queries of a declaration, mutated here and there; its names are its own."""
-    lines = YML.replace("NAME", f"p{number}").splitlines()
+    queries = [query(chance) for _ in range(chance.choice([1, 1, 2]))]
+    text = HEAD.replace("NAME", f"p{number}")
+    for name, stream in STREAMS.items():
+        if any(name in one for one in queries) or chance.randrange(6) == 0:
+            text += stream + chance.choice([HISTORIES.get(name, ""), "", ""])
+    lines = text.splitlines()
     for _ in range(chance.choice([0, 0, 1, 1, 1, 2])):
         mutate_line(chance, lines)
     text = "\n".join(lines) + "\n"
     if chance.randrange(12) == 0:
         text = mutate_text(chance, text)
-    queries = [query(chance) for _ in range(chance.choice([1, 1, 2]))]
     # Streams bear the declaration's number, so that many pipelines fit into one dbt project.
     own = re.compile(r"\b(departures|weather|odds)\b")
     return own.sub(rf"\1_{number}", text), [own.sub(rf"\1_{number}", one) for one in queries]
