@@ -1,7 +1,8 @@
 """Mutated declarations and queries: what ``tidegate validate`` accepts, no consumer refuses, and nothing takes long.
 
 Consumers are Airflow (its DagBag, in a process of its own, and the scheduler's form of the DAG), ``tidegate explain``,
-the engine (each query answers hostile tuples) and dbt (its parser, of all accepted pipelines in one project).
+the engine (each query answers hostile tuples), Spark (its analysis of the queries' expressions) and dbt (its parser, of
+all accepted pipelines in one project).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -23,11 +24,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
+from pyspark.sql import SparkSession
 from tests.dbt.parsing import parse
 from tests.spark.test_expressions import KINDS, VALUES, Expressions
 from tests.spec.test_query_language import DEPARTURES, WEATHER, cases
 
-from tidegate.apps.dbt_project import render_project
+from tidegate.apps.dbt_project import render_project, spark_type
 from tidegate.apps.memory_ladder import needs, render
 from tidegate.apps.query_work import query_work
 from tidegate.declarations import load_pipeline
@@ -239,7 +241,7 @@ def attack(seed: int, folder: Path, count: int = 1000) -> tuple[int, list[str]]:
         if pipeline is not None:
             accepted.append(pipeline)
     for pipeline in accepted:
-        for consumer in (scheduled, explained, answered):
+        for consumer in (scheduled, explained, answered, analysed):
             tried(consumer, pipeline, faults)
     faults += loaded_by_airflow(folder / "dags", accepted)
     faults += parsed_by_dbt(folder, accepted)
@@ -300,6 +302,25 @@ def answered(pipeline: Pipeline) -> None:
     for one in pipeline.queries:
         table = Answering(question(pipeline, one, files)).table()
         assert set(table.column_names) >= {output.name for output in one.outputs}
+
+
+def analysed(pipeline: Pipeline) -> None:
+    """Spark resolves whatever is computed from a stream's tuples, and finds its types in order."""
+    spark = SparkSession.builder.master("local[1]").getOrCreate()
+    for stream in pipeline.streams:
+        columns = schema(pipeline, f"events_{stream.name}")
+        tuples = spark.createDataFrame([], ", ".join(f"`{c.name}` {spark_type(c.type)}" for c in columns))
+        found = [sql for one in pipeline.queries for name, sql in expressions(one) if name == stream.name]
+        tuples.selectExpr(*(f"{sql} AS v{i}" for i, sql in enumerate(found)))
+
+
+def expressions(one: Query) -> Iterator[tuple[str, str]]:
+    """(stream, SQL) of a query's expressions over tuples."""
+    streams = {window.alias: window.stream for window in one.windows}
+    yield from ((streams[alias], sql) for alias, sql in one.predicates.items())
+    yield from ((streams[a.alias], a.expression) for a in one.aggregates if a.alias and a.expression)
+    if one.kind == "top_k":
+        yield from ((one.windows[0].stream, o.expression) for o in (*one.outputs, *one.order_by))
 
 
 def question(pipeline: Pipeline, one: Query, files: dict[str, EventFiles]) -> Question:
