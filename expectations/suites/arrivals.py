@@ -51,7 +51,9 @@ def _files(stream: Stream, files: pa.Table, interval_s: int) -> pa.Table:
             "missing_error": missing if stream.missing_file == "error" else None,
             "missing_warning": missing if stream.missing_file == "warn" else None,
             "empty": pc.cast(pc.equal(own["status"], "empty"), pa.int64()),
-            "other_than_read": pc.cast(pc.is_in(own["status"], pa.array(["unreadable", "changed"])), pa.int64()),
+            "other_than_read": pc.cast(
+                pc.is_in(own["status"], pa.array(["unreadable", "unplaced", "changed"])), pa.int64()
+            ),
         },
         _FRAME,
         own.num_rows,
@@ -88,7 +90,7 @@ def expectations(gxe: Any, pipeline: Pipeline, policy: Policy) -> list[Any]:
         "file_missing_warning", "no file of a stream that declares missing_file: warn is missing", "missing_warning", 0
     )
     rules.at_most("file_empty", "no file is empty", "empty", 0)
-    says = "every file could be read and has not changed since"
+    says = "every file could be read, has records that are accepted, and has not changed since"
     rules.at_most("file_as_read", says, "other_than_read", 0)
     rules.at_most("event_keys_known", "event_id, event_time and arrival_time are never null", "null_keys", 0)
     rules.at_most("event_ids_unique", "no event_id occurs twice", "repeated_ids", 0)

@@ -1,7 +1,8 @@
 """Mutated declarations and queries: what ``tidegate validate`` accepts, no consumer refuses, and nothing takes long.
 
 Consumers are Airflow (its DagBag, in a process of its own, and the scheduler's form of the DAG), ``tidegate explain``,
-the engine (each query answers hostile tuples) and dbt (its parser, of all accepted pipelines in one project).
+the engine (each query answers hostile tuples), Spark (its analysis of the queries' expressions) and dbt (its parser, of
+all accepted pipelines in one project).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -23,11 +24,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
+from pyspark.sql import SparkSession
 from tests.dbt.parsing import parse
 from tests.spark.test_expressions import KINDS, VALUES, Expressions
 from tests.spec.test_query_language import DEPARTURES, WEATHER, cases
 
-from tidegate.apps.dbt_project import render_project
+from tidegate.apps.dbt_project import render_project, spark_type
 from tidegate.apps.memory_ladder import needs, render
 from tidegate.apps.query_work import query_work
 from tidegate.declarations import load_pipeline
@@ -49,7 +51,7 @@ def _columns(columns: dict[str, str]) -> str:
     return "".join(f"      {name}: {kind}\n" for name, kind in columns.items())
 
 
-YML = f"""\
+HEAD = """\
 name: NAME
 description: What is asked of flights
 owner: operations
@@ -64,6 +66,9 @@ promise_period: 1 day
 rate_change: 50%
 partitions: 2
 streams:
+"""
+STREAMS = {
+    "departures": f"""\
   departures:
     description: Departures as they happen
     format: jsonl
@@ -77,7 +82,8 @@ streams:
     max_late: 2 days
     max_width: 3 hours
     missing_file: warn
-    history: {{leaf: 1 hour, capacity: 2000, max_fraction: 90%, min_fraction: 0.1%, merge_leaves: 6, seed: 7}}
+""",
+    "weather": f"""\
   weather:
     format: parquet
     path: /landing/weather/*.parquet
@@ -86,13 +92,8 @@ streams:
     event_time: observed
     arrival_time: landed
     rate: 3 per hour
-    history:
-      leaf: 30 minutes
-      capacity: 500
-      law: inverse_age
-      reserve: 20%
-      bands: 4
-      group_by: [origin, station]
+""",
+    "odds": f"""\
   odds:
     format: csv
     path: landing/odds.csv
@@ -103,7 +104,22 @@ streams:
     event_time: at
     arrival_time: at
     rate: 1 per minute
-"""
+""",
+}
+HISTORIES = {
+    "departures": """\
+    history: {leaf: 1 hour, capacity: 2000, max_fraction: 90%, min_fraction: 0.1%, merge_leaves: 6, seed: 7}
+""",
+    "weather": """\
+    history:
+      leaf: 30 minutes
+      capacity: 500
+      law: inverse_age
+      reserve: 20%
+      bands: 4
+      group_by: [origin, station]
+""",
+}
 # What is none of the query's words, and what may stand between them.
 TRAPS = [
     "SELECT COUNT(*) FROM departures [1 HOUR] /* LIMIT 5 */",
@@ -120,13 +136,17 @@ ODD_WORDS = [*(HERE / "odd_words.txt").read_text().splitlines(), "--LIMIT\n", "\
 
 def declaration(chance: Random, number: int) -> tuple[str, list[str]]:
     """pipeline.yml and the queries of a declaration, mutated here and there; its names are its own."""
-    lines = YML.replace("NAME", f"p{number}").splitlines()
+    queries = [query(chance) for _ in range(chance.choice([1, 1, 2]))]
+    text = HEAD.replace("NAME", f"p{number}")
+    for name, stream in STREAMS.items():
+        if any(name in one for one in queries) or chance.randrange(6) == 0:
+            text += stream + chance.choice([HISTORIES.get(name, ""), "", ""])
+    lines = text.splitlines()
     for _ in range(chance.choice([0, 0, 1, 1, 1, 2])):
         mutate_line(chance, lines)
     text = "\n".join(lines) + "\n"
     if chance.randrange(12) == 0:
         text = mutate_text(chance, text)
-    queries = [query(chance) for _ in range(chance.choice([1, 1, 2]))]
     # Streams bear the declaration's number, so that many pipelines fit into one dbt project.
     own = re.compile(r"\b(departures|weather|odds)\b")
     return own.sub(rf"\1_{number}", text), [own.sub(rf"\1_{number}", one) for one in queries]
@@ -221,7 +241,7 @@ def attack(seed: int, folder: Path, count: int = 1000) -> tuple[int, list[str]]:
         if pipeline is not None:
             accepted.append(pipeline)
     for pipeline in accepted:
-        for consumer in (scheduled, explained, answered):
+        for consumer in (scheduled, explained, answered, analysed):
             tried(consumer, pipeline, faults)
     faults += loaded_by_airflow(folder / "dags", accepted)
     faults += parsed_by_dbt(folder, accepted)
@@ -282,6 +302,25 @@ def answered(pipeline: Pipeline) -> None:
     for one in pipeline.queries:
         table = Answering(question(pipeline, one, files)).table()
         assert set(table.column_names) >= {output.name for output in one.outputs}
+
+
+def analysed(pipeline: Pipeline) -> None:
+    """Spark resolves whatever is computed from a stream's tuples, and finds its types in order."""
+    spark = SparkSession.builder.master("local[1]").getOrCreate()
+    for stream in pipeline.streams:
+        columns = schema(pipeline, f"events_{stream.name}")
+        tuples = spark.createDataFrame([], ", ".join(f"`{c.name}` {spark_type(c.type)}" for c in columns))
+        found = [sql for one in pipeline.queries for name, sql in expressions(one) if name == stream.name]
+        tuples.selectExpr(*(f"{sql} AS v{i}" for i, sql in enumerate(found)))
+
+
+def expressions(one: Query) -> Iterator[tuple[str, str]]:
+    """(stream, SQL) of a query's expressions over tuples."""
+    streams = {window.alias: window.stream for window in one.windows}
+    yield from ((streams[alias], sql) for alias, sql in one.predicates.items())
+    yield from ((streams[a.alias], a.expression) for a in one.aggregates if a.alias and a.expression)
+    if one.kind == "top_k":
+        yield from ((one.windows[0].stream, o.expression) for o in (*one.outputs, *one.order_by))
 
 
 def question(pipeline: Pipeline, one: Query, files: dict[str, EventFiles]) -> Question:

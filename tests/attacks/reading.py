@@ -417,7 +417,7 @@ class Verdict:
     values: Mapping[str, Any]
 
 
-def judge(stream: Stream, period: tuple[int, int], given: dict[str, Given] | None) -> Verdict:
+def judge(stream: Stream, period: tuple[int, int], landed_us: int, given: dict[str, Given] | None) -> Verdict:
     """One record of a file whose records arrived in [start, end), by itself: everything but duplicates."""
     if not given:
         return Verdict("broken_record", None, {})
@@ -429,8 +429,8 @@ def judge(stream: Stream, period: tuple[int, int], given: dict[str, Given] | Non
         reason = _read(stream, column, given.get(column.name), values)
         if reason:
             return Verdict(reason, column.name, {})
-    assert stream.arrival_time is not None
-    event, arrival = values[stream.event_time], values[stream.arrival_time]
+    event = values[stream.event_time]
+    arrival = values[stream.arrival_time] if stream.arrival_time else landed_us
     if event - arrival > stream.max_early_s * 1_000_000:
         return Verdict("too_early", stream.event_time, {})
     if arrival - event > stream.max_late_s * 1_000_000:

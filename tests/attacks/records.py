@@ -5,8 +5,9 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -30,6 +31,7 @@ from tidegate.store.warehouse import Warehouse
 HOUR = datetime(2024, 3, 1, 10, tzinfo=UTC)
 PERIOD = reading.us(HOUR), reading.us(HOUR + timedelta(hours=1))
 FORMATS = ("jsonl", "csv", "parquet")
+KEYS = (("string", "seen"), ("integer", "seen"), ("string", "landed"))
 RECORDS = 100
 # Slices run here one by one, as Spark's tasks would run them.
 _HERE = "tidegate.apps.ingest.run_slices", lambda slices, work, _: [work(one) for one in slices]
@@ -45,9 +47,9 @@ process_budget: 3 GiB
 streams:
 """
 _STREAM = """\
-  {format}_{id}:
+  {format}_{id}_{arrival}:
     format: {format}
-    path: feed/{format}_{id}/%Y-%m-%dT%H*
+    path: feed/{format}_{id}_{arrival}/%Y-%m-%dT%H*
     columns:
       id: {id}
       at: timestamp
@@ -59,7 +61,7 @@ _STREAM = """\
       kind: {{type: string, nullable: false}}
     id: id
     event_time: at
-    arrival_time: seen
+    arrival_time: {arrival}
     rate: 10 per hour
     max_early: 10 minutes
     max_late: 2 hours
@@ -74,6 +76,7 @@ class Attack:
     name: str
     content: bytes
     broken: bool = False
+    landed_us: int = 0
 
 
 def good(chance: Random, serial: int, ids: str) -> dict[str, Any]:
@@ -287,7 +290,8 @@ def files(seed: int, pipeline: Pipeline, count: int) -> list[Attack]:
     for number in range(count):
         stream = pipeline.streams[number % len(pipeline.streams)]
         make = parquet_file if stream.format == "parquet" else text_file
-        made.append(make(chance, stream, (number + 1) * 1000))
+        landed_us = PERIOD[0] + chance.choice([*[chance.randrange(3_600_000_000)] * 6, -1, 3_600_000_000])
+        made.append(replace(make(chance, stream, (number + 1) * 1000), landed_us=landed_us))
     return made
 
 
@@ -298,15 +302,16 @@ def attack(seed: int, folder: Path, count: int = 60) -> tuple[int, list[str]]:
     """Ingest ``count`` files of a seed in an empty folder; records read, and what came out unlike the reading."""
     home = folder / "attacked"
     (home / "queries").mkdir(parents=True)
-    streams = "".join(_STREAM.format(format=f, id=i) for f in FORMATS for i in ("string", "integer"))
+    streams = "".join(_STREAM.format(format=f, id=i, arrival=a) for f in FORMATS for i, a in KEYS)
     (home / "pipeline.yml").write_text(_PIPELINE + streams)
-    (home / "queries" / "q.sql").write_text("SELECT COUNT(*) AS n FROM csv_string [1 HOUR] EVERY 5 MINUTES\n")
+    (home / "queries" / "q.sql").write_text("SELECT COUNT(*) AS n FROM csv_string_seen [1 HOUR] EVERY 5 MINUTES\n")
     pipeline = load_pipeline(home)
     attacks = files(seed, pipeline, count)
     for one in attacks:
         path = home / "feed" / one.stream / f"{HOUR:%Y-%m-%dT%H}-{one.name}"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(one.content)
+        os.utime(path, ns=(one.landed_us * 1000, one.landed_us * 1000))
     with RunContext(pipeline, folder / "warehouse", output=io.StringIO()) as context, patch(*_HERE):
         ingest.read(context, intervals_between(pipeline, HOUR, HOUR + timedelta(hours=1)))
     warehouse = Warehouse(folder / "warehouse", pipeline)
@@ -333,11 +338,12 @@ def expected(stream: Stream, attacks: list[Attack]) -> tuple[Counter[Any], Count
             continue
         records += len(given)
         for place, (text, fields) in enumerate(given):
-            verdict = reading.judge(stream, PERIOD, fields)
+            verdict = reading.judge(stream, PERIOD, one.landed_us, fields)
             if verdict.reason:
                 refused[verdict.reason, verdict.column, text] += 1
             else:
-                turn = verdict.values["seen"], verdict.values["at"], one.name, place
+                arrival_us = verdict.values["seen"] if stream.arrival_time else one.landed_us
+                turn = arrival_us, verdict.values["at"], one.name, place
                 candidates.append((turn, verdict.values, text))
     accepted, ids = Counter[Any](), set()
     for _, values, text in sorted(candidates, key=lambda c: c[0]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.attacks import declarations, kills, records
@@ -17,7 +18,8 @@ def test_each_record_is_in_one_table_as_an_independent_reader_reads_it(seed: int
     assert not faults, "\n".join([f"python -m tests.attacks records --seed {seed}", *faults])
 
 
-def test_what_validate_accepts_no_consumer_refuses(tmp_path: Path) -> None:
+@pytest.mark.spark
+def test_what_validate_accepts_no_consumer_refuses(spark: Any, tmp_path: Path) -> None:
     _, faults = declarations.attack(0, tmp_path, 200)
     assert len(list((tmp_path / "dags").glob("*.py"))) > 20, "accepted, and given to all consumers"
     assert not faults, "\n".join(["python -m tests.attacks declarations --seed 0", *faults])

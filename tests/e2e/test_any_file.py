@@ -273,6 +273,21 @@ def test_records_without_an_arrival_in_files_without_a_time(tmp_path: Path) -> N
     assert listed == [("10", 3), ("11", 1)]
 
 
+def test_a_file_without_a_time_and_without_a_good_record_is_listed_in_every_interval(tmp_path: Path) -> None:
+    """Its records are in the interval in which it landed, which need not be run; so much is said in the others."""
+    place = Place(tmp_path, "jsonl", "feed/*.jsonl")
+    file = place.feed / "x.jsonl"
+    file.write_bytes(b"broken\n" + json.dumps(good(1, colour="red")).encode() + b"\n")
+    (place.feed / "y.jsonl").write_bytes(lines(1))
+    landed = (START + timedelta(minutes=90)).timestamp()
+    for modified, statuses in ((0.0, ["unplaced", "unplaced"]), (landed, ["unplaced", "ok"])):
+        os.utime(file, (modified, modified))
+        place.run(hours=2)
+        listed = [r["status"] for r in place.rows("source_files").to_pylist() if r["path"].endswith("x.jsonl")]
+        assert listed == statuses
+    assert place.warehouse.rows("quarantine", "2024-03-01T11") == 2
+
+
 def test_rows_are_the_same_however_the_files_are_cut(tmp_path: Path) -> None:
     """Ids that come again within a slice, in another, in another hour; files of two hours; several files an hour."""
     chance = random.Random(5)

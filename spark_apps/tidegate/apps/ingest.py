@@ -238,9 +238,9 @@ def _write_source_files(
 
 
 def _tell_of_files(context: RunContext, rows: Sequence[dict[str, Any]]) -> None:
-    """A line for the missing files of a stream, unless it ignores them, and one for those that cannot be read."""
+    """A line for the missing files of a stream, unless it ignores them, and one for those of which nothing is taken."""
     for stream in context.pipeline.streams:
-        for status in ("missing", "unreadable"):
+        for status in ("missing", "unreadable", "unplaced"):
             paths = [row["path"] for row in rows if (row["stream"], row["status"]) == (stream.name, status)]
             if not paths or (status == "missing" and stream.missing_file == "ignore"):
                 continue

@@ -27,8 +27,9 @@ class RecordsLostError(UserError):
 class Found:
     """What the pieces' reports say of the files.
 
-    ``status``: file → ok, empty or unreadable. ``errors``: of those that cannot be read. ``good``: stream → number of
-    the interval → good records. ``by_file``: the same by file. ``spans``: file → arrivals that its records may have.
+    ``status``: file → ok, empty, unreadable, or unplaced: its name says no time, and its records are all refused.
+    ``errors``: of those that cannot be read. ``good``: stream → number of the interval → good records. ``by_file``: the
+    same by file. ``spans``: file → arrivals that its records may have.
     """
 
     status: dict[str, str] = field(default_factory=dict)
@@ -65,7 +66,8 @@ def found(reports: Sequence[Report], interval_us: int) -> Found:
             together.status[name] = "unreadable"
             together.errors[name] = own[0].stream, file, errors[0]
             continue
-        together.status[name] = own[0].status
+        refused_all = file.period_start_us is None and any(r.refused for r in own) and not any(r.accepted for r in own)
+        together.status[name] = "unplaced" if refused_all else own[0].status
         _check(file, own)
         for report in own:
             together.good[report.stream].update(report.by_interval)

@@ -54,7 +54,8 @@ def file_rows(
 ) -> Iterator[dict[str, Any]]:
     """Rows of ``source_files``: the files that may hold records of the interval, and how many each does hold.
 
-    Of files whose names say no time: those that do hold some, that landed in the interval, or that cannot be read.
+    Of files whose names say no time: those that do hold some, that landed in the interval, that cannot be read, or
+    whose records are all refused: those are where the file landed, which may be no interval that is ever run.
     """
     stream = listing.stream
     unit = pattern_unit(stream.path)
@@ -69,7 +70,9 @@ def file_rows(
             rows = found.by_file[file.name, number] + by_file[file.name, number]
             status = found.status[file.name]
             here = interval.start_us <= file.modified_us < interval.end_us
-            if one.period_start_us is not None or rows or here or status == "unreadable":
+            if status == "unplaced" and here:
+                status = "ok"
+            if one.period_start_us is not None or rows or here or status in ("unreadable", "unplaced"):
                 row = {"stream": stream.name, "path": file.name, "status": status, "rows": rows}
                 yield {**row, "bytes": file.bytes, "modified": modified_at(file)}
 
