@@ -1,4 +1,4 @@
-"""``python -m tests.attacks records|declarations|kills --seed N --count M``: attacks from seeds, one after another."""
+"""``python -m tests.attacks CAMPAIGN --seed N --count M``: attacks from seeds, one after another."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.attacks import declarations, kills, records
+from tests.attacks import declarations, faults, kills, records
 
 # Name → what attacks once with a seed, in an empty folder: how much was tried, and the faults that it found.
 CAMPAIGNS: dict[str, Callable[[int, Path], tuple[int, list[str]]]] = {
     "records": records.attack,
     "declarations": declarations.attack,
     "kills": kills.attack,
+    "faults": faults.attack,
 }
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.attacks import declarations, kills, records
+from tests.attacks import declarations, faults, kills, records
 
 pytestmark = pytest.mark.e2e
 
@@ -28,3 +28,9 @@ def test_what_validate_accepts_no_consumer_refuses(spark: Any, tmp_path: Path) -
 def test_killed_writers_upkeep_and_migrations_leave_whole_runs(tmp_path: Path) -> None:
     _, faults = kills.attack(0, tmp_path, 40)
     assert not faults, "\n".join(["python -m tests.attacks kills --seed 0", *faults])
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_disk_that_fails_at_one_call_loses_nothing(seed: int, tmp_path: Path) -> None:
+    _, found = faults.attack(seed, tmp_path, 5)
+    assert not found, "\n".join([f"python -m tests.attacks faults --seed {seed}", *found])

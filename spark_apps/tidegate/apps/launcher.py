@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tidegate.apps.machine_errors import of_the_machine
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.units import UnreadableError, read_duration_us, read_share
@@ -71,19 +72,25 @@ def add_range_arguments(parser: argparse.ArgumentParser, end_needed: bool = True
 
 
 def guarded(action: Callable[[], int | None]) -> int:
-    """Run; show a user's error without a traceback. Anything else is ours, and keeps its traceback."""
+    """Run; show a user's error and the machine's without a traceback. Any other is ours, and keeps its traceback."""
     try:
         return action() or 0
     except UserError as error:
         print(f"tidegate: error: {error}", file=sys.stderr)
         return error.exit_status
     except KeyboardInterrupt:
-        print("tidegate: interrupted; completed work is kept, the next run rolls back the rest", file=sys.stderr)
+        print("tidegate: interrupted; completed work is kept", file=sys.stderr)
         return 130
     except BrokenPipeError:
         # Whoever read the output has seen enough (`| head`); what is still buffered has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except Exception as error:
+        sentence = of_the_machine(error)
+        if sentence is None:
+            raise
+        print(f"tidegate: error: {sentence}", file=sys.stderr)
+        return 1
 
 
 def launch(

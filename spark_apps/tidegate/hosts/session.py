@@ -24,6 +24,8 @@ _MOST_JVM_BYTES = 2 * 2**30
 _JAVA_OPTIONS = (
     "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:-UsePerfData -Duser.timezone=UTC"
 )
+# A thread that dies of it would leave the stage standing still.
+_ALWAYS = "-XX:+ExitOnOutOfMemoryError"
 _CODEGEN_PAYS_FROM_ROWS = 500_000
 # spark-defaults.conf and log4j2.properties of one machine.
 SPARK_CONF = Path(__file__).parent / "spark_conf"
@@ -41,8 +43,9 @@ def start_session(pipeline: Pipeline, app: str) -> SparkSession:
     os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
     configure_quietly()
     require_whole_pyspark()
-    # It says at every collected object that it closes a connection, at exit even to closed files.
-    logging.getLogger("py4j").setLevel(logging.ERROR)
+    # It says at every collected object that it closes a connection, and shows a traceback for every call to a JVM that
+    # has ended, of which the command says one sentence.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(f"tidegate-{pipeline.name}-{app}")
@@ -53,7 +56,7 @@ def start_session(pipeline: Pipeline, app: str) -> SparkSession:
         builder = (
             builder.master(os.environ.get("TIDEGATE_SPARK_MASTER", "local[2]"))
             .config("spark.driver.memory", f"{heap // 2**20}m")
-            .config("spark.driver.extraJavaOptions", f"{java_options} -Djava.io.tmpdir={scratch}".strip())
+            .config("spark.driver.extraJavaOptions", f"{_ALWAYS} {java_options} -Djava.io.tmpdir={scratch}".strip())
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.driver.host", "localhost")

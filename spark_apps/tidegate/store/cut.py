@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from tidegate.declarations.errors import UserError
 from tidegate.store.commits import Committed
-from tidegate.store.delta import DeltaLog, LiveFile
+from tidegate.store.delta import RETENTION_HOURS, DeltaLog, LiveFile
 
 SHARED = frozenset({"run_metrics"})
 """Tables in whose partitions every stage has a file of its own."""
@@ -93,7 +93,10 @@ def read_file(path: str | Path, wanted: pa.Schema, strict: bool = False) -> pa.T
         rows = file.read(columns=[name for name in wanted.names if name in there])
     except (OSError, pa.ArrowInvalid) as error:
         if isinstance(error, FileNotFoundError):
-            raise
+            raise UserError(
+                f"{path} is gone: what has been superseded stays for {RETENTION_HOURS // 24} days; run this again, or "
+                "ask for a later --as-of"
+            ) from None
         raise UserError(
             f"{path} is damaged ({str(error).splitlines()[0][:200]}): run that interval's stage again"
         ) from None

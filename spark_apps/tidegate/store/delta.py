@@ -152,7 +152,7 @@ class DeltaLog:
 
     def _transact(self, actions: Sequence[AddAction | RemoveAction]) -> bool:
         from deltalake import CommitProperties, Schema
-        from deltalake.exceptions import CommitFailedError
+        from deltalake.exceptions import CommitFailedError, DeltaError
 
         assert self._table is not None, "create() comes first"
         schema, once = Schema.from_arrow(self._whole_schema()), CommitProperties(max_commit_retries=0)
@@ -160,6 +160,11 @@ class DeltaLog:
             self._table.create_write_transaction(list(actions), "append", schema, self._by, commit_properties=once)
         except CommitFailedError:
             return False
+        except (DeltaError, OSError) as error:
+            raise UserError(
+                f"the log of table {self.folder.name} cannot be written: {str(error).splitlines()[0][:300]}; nothing "
+                f"of this run is visible: mend what is wrong with {self.folder}, and run it again"
+            ) from None
         flush([self.folder / "_delta_log" / f"{self.version + 1:020d}.json"])
         return True
 

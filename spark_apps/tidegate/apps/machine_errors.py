@@ -1,0 +1,46 @@
+"""What a machine does to a run, in a sentence: a disk is full, memory is not enough, a JVM was killed."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+
+_AGAIN = "nothing of this run is visible"
+_REMEDIES = {
+    errno.ENOSPC: "free some space, and run it again",
+    errno.EDQUOT: "free some of the quota, and run it again",
+    errno.EROFS: "mount it for writing, and run it again",
+    errno.EACCES: "give this user the permission, and run it again",
+    errno.EPERM: "give this user the permission, and run it again",
+    errno.EMFILE: "allow more open files (ulimit -n), and run it again",
+    errno.ENFILE: "allow more open files, and run it again",
+    errno.EIO: "the disk may be failing; once it is mended, run it again",
+    errno.ESTALE: "mount it again, and run it again",
+    errno.ENOMEM: "give it more memory, and run it again",
+}
+_MEMORY = "give it more memory (process_budget in pipeline.yml is a third the JVM's), or fewer intervals at once"
+
+
+def of_the_machine(error: BaseException) -> str | None:
+    """The sentence, if the machine is what failed; None for anything else."""
+    for one in _chain(error):
+        kind = type(one).__name__
+        text = str(one)
+        if isinstance(one, MemoryError) or kind == "ArrowMemoryError":
+            return f"out of memory; {_AGAIN}: {_MEMORY}, and run it again"
+        if "java.lang.OutOfMemoryError" in text:
+            return f"Spark ran out of memory; {_AGAIN}: {_MEMORY}, and run it again"
+        if kind in ("Py4JNetworkError", "Py4JError", "ConnectionRefusedError", "ConnectionResetError"):
+            return f"Spark's JVM has ended, killed or out of memory; {_AGAIN}: {_MEMORY}, and run it again"
+        if isinstance(one, OSError) and one.errno in _REMEDIES:
+            where = f"{one.filename}: " if one.filename else ""
+            return f"{where}{one.strerror or text}; {_AGAIN}: {_REMEDIES[one.errno]}"
+    return None
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error, and what it came from."""
+    seen: BaseException | None = error
+    while seen is not None:
+        yield seen
+        seen = seen.__cause__ or seen.__context__
