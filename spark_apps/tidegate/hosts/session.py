@@ -46,6 +46,7 @@ def start_session(pipeline: Pipeline, app: str) -> SparkSession:
     # It says at every collected object that it closes a connection, and shows a traceback for every call to a JVM that
     # has ended, of which the command says one sentence.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_not_py4j)
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(f"tidegate-{pipeline.name}-{app}")
@@ -65,6 +66,11 @@ def start_session(pipeline: Pipeline, app: str) -> SparkSession:
     session = builder.config(map=_settings(pipeline)).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def _not_py4j(record: logging.LogRecord) -> bool:
+    """Drop what py4j says through the root logger, with a traceback, when its JVM has ended."""
+    return not str(record.msg).startswith("Exception while sending command")
 
 
 def session_beside(session: SparkSession, pipeline: Pipeline) -> SparkSession:
