@@ -22,10 +22,11 @@ from tidegate.apps.report import run
 from tidegate.apps.report_charts import byte_unit
 from tidegate.apps.report_page import PLOTLY_JS
 from tidegate.declarations.errors import UserError
-from tidegate.declarations.models import Column, History, Order, Output, Pipeline, Query, Stream, Window
+from tidegate.declarations.models import Column, History, Order, Output, Pipeline, Query, Stream, Window, from_us
 from tidegate.declarations.promises import NOT_KNOWN, SENTENCE
 from tidegate.declarations.tables import schema
 from tidegate.declarations.units import show_percent
+from tidegate.store.warehouse import Warehouse
 
 START = datetime(2013, 2, 8, tzinfo=UTC)
 EMPTY = ("accuracy", "slack_plan", "window_plan", "run_metrics", "history_leaves", "quality_results")
@@ -286,6 +287,15 @@ def test_tables_without_rows_are_named(pipeline: Pipeline, tmp_path: Path, empty
         assert f"Table {table} has no rows" in page
     assert "No interval has been run yet." in page and "no window is final yet" in page
     assert "data-chart=" not in page and len(page) < 50_000
+
+
+def test_as_of_gives_yesterdays_page_after_a_run_with_other_data(pipeline: Pipeline, warehouse: Path, tmp_path: Path):
+    first = run(pipeline, warehouse, tmp_path / "a.html").read_bytes()
+    newest = max(Warehouse(warehouse, pipeline).cut.runs.values())
+    _write(warehouse, pipeline, "window_plan", [])
+    assert run(pipeline, warehouse, tmp_path / "b.html").read_bytes() != first
+    for as_of in (newest.run, from_us(newest.at_us)):
+        assert run(pipeline, warehouse, tmp_path / "c.html", as_of).read_bytes() == first
 
 
 def test_nothing_to_report_and_nowhere_to_write(pipeline: Pipeline, warehouse: Path, tmp_path: Path):

@@ -140,13 +140,14 @@ class Commit:
 
     def publish(self) -> None:
         """Make all that was written visible at once. UserError if another run of the stage was faster."""
-        flush(path for folder in self._others for path in self._own(folder))
+        home = self.warehouse.folder
+        flush((path for folder in self._others for path in self._own(folder)), home)
         versions = {}
         for table in sorted({*self._partitions, *self._files}):
             folders = self._partitions[table]
             added = {path: label for label, folder in folders.items() for path in self._own(folder)}
             added |= {path: label for label, path in self._files[table]}
-            flush(added)
+            flush(added, home)
             files = [live_file(path, label) for path, label in added.items()]
             gone = ReplacedBy(folders, ((f.label, f.writer) for f in files if table in SHARED))
             versions[table] = self.warehouse.log(table).replace(files, gone)

@@ -109,7 +109,7 @@ class Commits:
             }
             self._log.folder.mkdir(parents=True, exist_ok=True)
             pq.write_table(pa.table(rows, schema=SCHEMA), path)
-            flush([path])
+            flush([path], self.folder)
             if self._log.append_alone(live_file(path, "")):
                 return
             path.unlink()
@@ -129,7 +129,7 @@ class Commits:
             return
         path = self._log.folder / f"{_MERGED}-{max(self._runs.values()).run}-{time.time_ns():x}.parquet"
         pq.write_table(rows, path)
-        flush([path])
+        flush([path], self.folder)
         names = {f.name for f in before}
         self._log.replace([live_file(path, "")], lambda file: file.name in names)
 

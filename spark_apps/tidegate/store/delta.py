@@ -114,6 +114,7 @@ class DeltaLog:
             # Another writer was first.
             if self.refresh() < 0:
                 raise
+        self._flush(0)
         self.refresh()
 
     def replace(self, added: Iterable[LiveFile], replaces: Callable[[LiveFile], bool]) -> int:
@@ -144,6 +145,10 @@ class DeltaLog:
             self.refresh()
         return added
 
+    def _flush(self, version: int) -> None:
+        # A mart's folder is below that of the marts.
+        flush([self.folder / "_delta_log" / f"{version:020d}.json"], self.folder.parent.parent)
+
     def _add(self, file: LiveFile, now_ms: int) -> AddAction:
         from deltalake.transaction import AddAction
 
@@ -165,7 +170,7 @@ class DeltaLog:
                 f"the log of table {self.folder.name} cannot be written: {str(error).splitlines()[0][:300]}; nothing "
                 f"of this run is visible: mend what is wrong with {self.folder}, and run it again"
             ) from None
-        flush([self.folder / "_delta_log" / f"{self.version + 1:020d}.json"])
+        self._flush(self.version + 1)
         return True
 
     def vacuum(self, hours: int = RETENTION_HOURS) -> int:

@@ -7,13 +7,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 
-def flush(files: Iterable[Path]) -> None:
-    """Return once these files, and the folders that name them, are on the disk; OSError if that fails.
+def flush(files: Iterable[Path], within: Path) -> None:
+    """Return once these files are on the disk, and the folders from ``within`` to them; OSError if that fails.
 
-    Cost: what is still to be written; a third of a millisecond a file where nothing is.
+    Cost: what is still to be written; a third of a millisecond a file or folder where nothing is.
     """
-    paths = set(files)
-    for path in sorted(paths | {path.parent for path in paths}):
+    paths = {within}
+    for file in files:
+        paths |= {file, *(folder for folder in file.parents if within in folder.parents)}
+    for path in sorted(paths):
         handle = os.open(path, os.O_RDONLY)
         try:
             os.fsync(handle)

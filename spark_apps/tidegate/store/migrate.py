@@ -43,7 +43,9 @@ def migrate(warehouse: Warehouse, say: Callable[[str], None] = lambda _: None) -
         _link_all(folder / STATE, run)
         for table, old in found.items():
             _link_all(old, run, folder / table)
-        flush(path for place in (folder / STATE, *here.values()) for path in place.glob(f"**/*-{run}.parquet"))
+        flush(
+            (path for place in (folder / STATE, *here.values()) for path in place.glob(f"**/*-{run}.parquet")), folder
+        )
         for table in found:
             say(f"migrate: {table}")
             files = _named(folder / table, run)
