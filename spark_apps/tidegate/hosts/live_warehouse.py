@@ -107,7 +107,8 @@ class LiveWarehouse(Warehouse):
 
 
 def read_position(warehouse: Warehouse) -> Position | None:
-    """Where the last live run stood, None if there was none."""
+    """Where the last live run stands now, None if there was none."""
+    warehouse.refresh()
     file = _position_file(warehouse)
     return None if file is None else Position(**json.loads(file.read_text()))
 
