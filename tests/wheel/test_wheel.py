@@ -14,7 +14,19 @@ from tests.wheel.installation import Installation, build, install
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
 EVERYTHING = "[airflow,quality,dbt,demo]"
-COMMANDS = "init validate explain plan-windows run history fill report sql migrate completion".split()
+COMMANDS = [
+    "init",
+    "validate",
+    "explain",
+    "plan-windows",
+    "run",
+    "history",
+    "fill",
+    "report",
+    "sql",
+    "migrate",
+    "completion",
+]
 # Where each of the four packages was found, and whether a variable or a folder of this repository helped.
 WHERE = """
 import importlib.util, os, sys
