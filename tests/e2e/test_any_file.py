@@ -95,6 +95,7 @@ class Place:
         return {Path(r["path"]).name: (r["status"], r["rows"]) for r in self.rows("source_files").to_pylist()}
 
     def rows(self, table: str) -> pa.Table:
+        self.warehouse.refresh()
         return self.warehouse.read_arrow(table)
 
 

@@ -31,7 +31,7 @@ def test_a_new_warehouse_is_its_owners_alone(tmp_path: Path) -> None:
         pass
     assert [mode(tmp_path / part) for part in ("a", "a/warehouse", "a/warehouse/sensors")] == [0o700] * 3
     warehouse = Warehouse(tmp_path / "other", sensors())
-    with warehouse.commit("synthetic"):
+    with warehouse.commit("synthetic", []):
         pass
     assert mode(tmp_path / "other") == 0o700
 
