@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from tidegate.apps.readable import duration
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, Query
@@ -174,7 +175,7 @@ def print_answer(console: Console, account: Account, query: Query) -> None:
     if rows:
         row = rows[0]
         held = "whole windows held" if row["coverage"] == 1 else f"{row['coverage']:.0%} of the range held"
-        waited = f"after a wait of {show_duration(row['slack_s'])}" if row["slack_s"] else "without a wait"
+        waited = f"after a wait of {duration(row['slack_s'])}" if row["slack_s"] else "without a wait"
         when = f"The window ending {row['window_end']:%-d %B %H:%M}, answered at {row['emitted_at']:%H:%M}"
         section(console, question, shown, f"{when} {waited}; {held}.")
     else:
@@ -200,7 +201,7 @@ def print_promises(console: Console, account: Account, check: bool) -> bool:
             verdict = equal if comparison.equal else f"[red]✗ {len(comparison.differences):,} differences[/red]"
             problems += [] if comparison.equal else [comparison]
         slack_s = account.slack_s(query)
-        waits = "" if slack_s is None else show_duration(slack_s)
+        waits = "" if slack_s is None else duration(slack_s)
         answers.add_row(query.id, promise, waits, verdict)
     section(console, "Promises", promises, explained(said.values()))
     section(console, "Answers", answers, "Brute force: DuckDB, over the same tuples.")
@@ -249,14 +250,6 @@ def show(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.1f}".removesuffix(".0")
     return escape(str(value))
-
-
-def show_duration(seconds: float) -> str:
-    """Seconds as hours and minutes."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    parts = [f"{n} {unit}" for n, unit in ((hours, "h"), (minutes, "min"), (rest, "s")) if n]
-    return " ".join(parts) or "0 s"
 
 
 def show_bytes(size: int) -> str:

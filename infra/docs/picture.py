@@ -19,7 +19,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-WIDTH, MARGIN = 1160, 8
+WIDTH, MARGIN = 1280, 8
 
 
 def draw(page_file: Path, chromium: str) -> bytes:

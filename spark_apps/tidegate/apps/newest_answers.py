@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import Any
 
+from tidegate.apps.readable import duration
 from tidegate.declarations.models import Query
 from tidegate.store.intervals import Interval
 from tidegate.store.warehouse import Warehouse
@@ -120,20 +121,6 @@ def _cells(values: Sequence[Any]) -> list[str]:
     if all(value.is_integer() for value in numbers) or any(not 1 <= abs(value) < 1e12 for value in numbers):
         return [show(value) for value in values]
     return [f"{value:.2f}" if isinstance(value, float) else show(value) for value in values]
-
-
-def duration(seconds: float) -> str:
-    """Whole seconds, in the two largest units that are not zero.
-
-    >>> duration(45), duration(89.4), duration(900), duration(9000), duration(90061)
-    ('45 s', '1 min 29 s', '15 min', '2 h 30 min', '1 d 1 h')
-    """
-    rest, parts = round(seconds), []
-    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
-        count, rest = divmod(rest, size)
-        if count:
-            parts.append(f"{count} {unit}")
-    return " ".join(parts[:2]) or "0 s"
 
 
 def show(value: Any) -> str:

@@ -139,7 +139,7 @@ TEMPLATE = """<!doctype html>
 }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--page); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; }
-main, header, nav, footer { max-width: 72rem; margin: 0 auto; padding: 0 1rem; }
+main, header, nav, footer { max-width: 78rem; margin: 0 auto; padding: 0 1rem; }
 header { padding-top: 1.5rem; }
 h1 { font-size: 1.6rem; margin: 0; }
 h2 { font-size: 1.25rem; margin: 0 0 .25rem; overflow-wrap: anywhere; }
@@ -160,7 +160,7 @@ table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabu
 th, td { padding: .3rem .5rem; text-align: left; border-bottom: 1px solid var(--line); white-space: nowrap; }
 th { position: sticky; top: 0; background: var(--card); }
 td.number, th.number { text-align: right; }
-td.wide { white-space: normal; min-width: 12rem; }
+td.wide { white-space: normal; min-width: 9rem; }
 .empty { border-left: 3px solid var(--open); padding: .25rem .75rem; }
 pre { background: var(--page); border: 1px solid var(--line); border-radius: 6px; padding: .75rem; overflow-x: auto; }
 details > summary { cursor: pointer; color: var(--link); padding: .25rem 0; }
@@ -207,7 +207,7 @@ details > summary { cursor: pointer; color: var(--link); padding: .25rem 0; }
         {%- if part.table.columns[loop.index0] in part.table.numeric %} class="number"
         {%- elif cell[:1] == "✓" %} class="good"{% elif cell[:1] == "✗" %} class="bad"
         {%- elif cell[:1] == "…" %} class="open"
-        {%- elif cell|length > 30 %} class="wide"{% endif %}>{{ cell }}</td>{% endfor %}</tr>
+        {%- elif cell|length > 24 %} class="wide"{% endif %}>{{ cell }}</td>{% endfor %}</tr>
       {% endfor %}
       </tbody>
     </table></div>

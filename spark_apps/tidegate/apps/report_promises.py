@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 import plotly.graph_objects as go
 import pyarrow as pa
 
-from tidegate.apps.report_charts import COLORS, chart, numbers, reference, shown_seconds
+from tidegate.apps.readable import duration
+from tidegate.apps.report_charts import COLORS, chart, numbers, reference
 from tidegate.apps.report_page import Part, Section
 from tidegate.apps.report_tables import Tables, nothing_in
 from tidegate.declarations.models import Pipeline, Query
@@ -41,8 +44,9 @@ def promises_section(pipeline: Pipeline, tables: Tables) -> Section:
     found, rows = lines_of(pipeline, tables), []
     for query in promised_first(pipeline):
         slacks = tables.of("slack_plan", query.id).sort_values("effective_from")
-        now = shown_seconds(slacks["slack_s"].iloc[-1]) if len(slacks) else ""
-        oracle = shown_seconds(slacks["oracle_slack_s"].median()) if len(slacks) else ""
+        now = duration(slacks["slack_s"].iloc[-1]) if len(slacks) else ""
+        least = slacks["oracle_slack_s"].median() if len(slacks) else math.nan
+        oracle = "" if math.isnan(least) else duration(least)
         said = found[query.id].cells if query.id in found else (query.id, "–", "none", "", "", "")
         rows.append((*said, now, oracle, _levels(query, tables)))
     table = numbers(columns, rows, ("K now", "oracle K"))
