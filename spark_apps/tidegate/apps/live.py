@@ -5,7 +5,7 @@ Files are read as they land (`live_intake`). The arrival clock says up to which 
 judged as ingest judges; rates and plans go on tick by tick; then the answers whose instant of emission lies in the step
 are given, by the same operators, and put into the interval's partition of the answers' tables.
 
-A step is two commits, each moved in as a whole: first tuples, plans and the clock, then answers. A kill -9 between them
+A step is two commits, each seen as a whole: first tuples, plans and the clock, then answers. A kill -9 between them
 leaves a step that the next run answers; anywhere else the step, or nothing.
 
 When the clock reaches the interval's end, the interval's ordinary stages run and replace its partitions. Their rows are
