@@ -26,11 +26,11 @@ def test_what_validate_accepts_no_consumer_refuses(spark: Any, tmp_path: Path) -
 
 
 def test_killed_writers_upkeep_and_migrations_leave_whole_runs(tmp_path: Path) -> None:
-    _, faults = kills.attack(0, tmp_path, 40)
+    _, faults = kills.attack(0, tmp_path, 24)
     assert not faults, "\n".join(["python -m tests.attacks kills --seed 0", *faults])
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_disk_that_fails_at_one_call_loses_nothing(seed: int, tmp_path: Path) -> None:
-    _, found = faults.attack(seed, tmp_path, 5)
+    _, found = faults.attack(seed, tmp_path, 3)
     assert not found, "\n".join([f"python -m tests.attacks faults --seed {seed}", *found])
