@@ -32,7 +32,7 @@ TOGETHER = {
     "/e2e/test_demo_answers": "night",
     "/e2e/test_repeatability": "night",
 }
-LONG = ("wheel", "strangers", "e2e", "dbt", "quality", "spark")
+LONG = ("wheel", "strangers", "e2e", "dbt", "attacks", "sql", "quality", "spark")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
