@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import groupby
 from pathlib import Path
 
 import pyarrow as pa
@@ -75,11 +74,10 @@ class Cut:
 
 def _grouped(table: str, files: tuple[LiveFile, ...]) -> dict[Key, list[LiveFile]]:
     """The files that are replaced together: those of a partition; where stages share it, those of a stage."""
-
-    def key(file: LiveFile) -> Key:
-        return file.label, file.writer if table in SHARED else ""
-
-    return {k: list(own) for k, own in groupby(sorted(files, key=key), key)}
+    groups: dict[Key, list[LiveFile]] = defaultdict(list)
+    for file in files:
+        groups[file.label, file.writer if table in SHARED else ""].append(file)
+    return groups
 
 
 def read_file(path: str | Path, wanted: pa.Schema, strict: bool = False) -> pa.Table:
