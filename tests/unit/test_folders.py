@@ -12,6 +12,7 @@ from tests.dbt.sensors import sensors
 from tidegate.examples.land_flights import main
 from tidegate.hosts.context import RunContext
 from tidegate.store.folders import private_folder
+from tidegate.store.intervals import interval_holding
 from tidegate.store.warehouse import Warehouse
 
 
@@ -31,7 +32,7 @@ def test_a_new_warehouse_is_its_owners_alone(tmp_path: Path) -> None:
         pass
     assert [mode(tmp_path / part) for part in ("a", "a/warehouse", "a/warehouse/sensors")] == [0o700] * 3
     warehouse = Warehouse(tmp_path / "other", sensors())
-    with warehouse.commit("synthetic", []):
+    with warehouse.commit("synthetic", [interval_holding(sensors(), 0)]):
         pass
     assert mode(tmp_path / "other") == 0o700
 

@@ -140,6 +140,7 @@ class Commit:
 
     def publish(self) -> None:
         """Make all that was written visible at once. UserError if another run of the stage was faster."""
+        assert self.labels, "a run without an interval has no row in _commits, and would not be seen"
         home = self.warehouse.folder
         flush((path for folder in self._others for path in self._own(folder)), home)
         versions = {}
