@@ -153,7 +153,8 @@ class PlanHistory:
         tolerable = whole.copy()
         ranges_s = query.ranges_s()
         for window in query.windows:
-            held_s = (given.window_end_us - held_from_us[window.stream]) / 1e6
+            # What lets go beyond a window's end holds nothing of it, not less.
+            held_s = np.maximum(given.window_end_us - held_from_us[window.stream], 0) / 1e6
             missing = [ranges_s[window.stream] - row.tolerable_s.get(window.stream, 0.0) for row in rows]
             slack_width_s = np.array(missing or [0.0])[given.row]
             whole &= held_s >= window.range_s - 1e-6
