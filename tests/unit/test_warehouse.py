@@ -21,6 +21,7 @@ from deltalake import DeltaTable
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Column, ColumnType, Pipeline, Stream, from_us
 from tidegate.hosts.context import RunContext
+from tidegate.store import delta
 from tidegate.store.commit import Commit
 from tidegate.store.commits import Commits
 from tidegate.store.delta import LiveFile
@@ -337,3 +338,19 @@ def look(root: Path) -> int:
     assert len(counts) == 3
     assert set(rows_.column("slack_s").to_pylist()) == {float(count) for count in counts.values()}
     return 1
+
+
+def test_a_listing_that_lacks_a_version_is_made_again(tmp_path, monkeypatch):
+    """Of files that appear while a folder is listed, a later one may be found and an earlier one not."""
+    warehouse = Warehouse(tmp_path, a_pipeline())
+    for version in (1, 2, 3):
+        put(warehouse, version, version)
+    reader = Warehouse(tmp_path, a_pipeline())
+    assert reader.rows(TABLE, interval().label) == 3
+    for version in (4, 5):
+        put(warehouse, version, version)
+    missed = tmp_path / "p" / TABLE / "_delta_log" / "00000000000000000004.json"
+    missed.rename(tmp_path / "later")
+    monkeypatch.setattr(delta.time, "sleep", lambda _: (tmp_path / "later").rename(missed))
+    reader.refresh()
+    assert reader.rows(TABLE, interval().label) == 5

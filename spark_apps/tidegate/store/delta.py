@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 RETENTION_HOURS = 7 * 24
 """How long superseded files stay: longer than any reader reads, and as far back as ``--as-of`` reaches."""
 _TRIES = 50
+_LOOKS, _LOOK_AGAIN_S = 5, 0.02
 _CONFIGURATION = {"delta.logRetentionDuration": "interval 30 days"}
 
 
@@ -71,8 +72,13 @@ class DeltaLog:
 
     def refresh(self) -> int:
         """Look for newer versions; the newest one's number, −1 if there is no table yet."""
+        from deltalake.exceptions import DeltaError
+
         if self._table is not None:
-            self._table.update_incremental()
+            try:
+                self._table.update_incremental()
+            except DeltaError:
+                self._table = _opened(self.folder)
         elif any((self.folder / "_delta_log").glob("*.json")):  # a killed writer may have left an empty folder
             self._table = _opened(self.folder)
         return self.version
@@ -239,13 +245,18 @@ def _opened(folder: Path, version: int | None = None) -> DeltaTable:
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
-    try:
-        return DeltaTable(str(folder), version=version)
-    except (DeltaError, OSError) as error:
-        raise UserError(
-            f"the log of table {folder.name} cannot be read: {str(error).splitlines()[0][:300]}; "
-            f"restore {folder / '_delta_log'} from a backup, or move {folder} away and run its intervals again"
-        ) from None
+    failed: Exception | None = None
+    for _ in range(_LOOKS):
+        try:
+            return DeltaTable(str(folder), version=version)
+        except (DeltaError, OSError) as error:
+            # A listing that is made while others write may have a version and lack the one before it.
+            failed = error
+            time.sleep(_LOOK_AGAIN_S)
+    raise UserError(
+        f"the log of table {folder.name} cannot be read: {str(failed).splitlines()[0][:300]}; "
+        f"restore {folder / '_delta_log'} from a backup, or move {folder} away and run its intervals again"
+    )
 
 
 def _files(table: DeltaTable, partitioned: bool) -> Sequence[LiveFile]:
