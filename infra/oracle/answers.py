@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -248,7 +248,7 @@ def errors(query: Query, given: dict[tuple, Row], true: dict[tuple, Row]) -> lis
 
 def relative_error(answer: Any, truth: Any) -> float:
     """|answer − truth| / |truth|; a truth of 0, a NULL, or something that is no number is either met or missed by 1."""
-    if answer is None or truth is None or isinstance(truth, str | bool | datetime):
+    if answer is None or truth is None or isinstance(truth, str | bool | date):
         return 0.0 if answer == truth else 1.0
     if truth == 0:
         return 0.0 if answer == 0 else 1.0
