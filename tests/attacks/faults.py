@@ -24,6 +24,7 @@ from typing import Any
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from tests.live_files import contents
 
 from tidegate.apps.init import init
 from tidegate.apps.run import STAGES, run
@@ -33,7 +34,6 @@ from tidegate.declarations.models import Pipeline
 from tidegate.hosts.context import RunContext
 from tidegate.store import delta
 from tidegate.store.intervals import Interval, intervals_between
-from tidegate.store.warehouse import Warehouse
 
 # All but the last two, which call libraries that call the disk a thousand times more.
 TRIED = STAGES[: STAGES.index("check_quality")]
@@ -83,7 +83,7 @@ def attack(seed: int, folder: Path, count: int = 20) -> tuple[int, list[str]]:
         if said:
             faults.append(f"{at}: {said}")
         said = attempt(pipeline, root, fault_hours(pipeline, which))
-        if said or contents(pipeline, root) != expected:
+        if said or contents(pipeline, root, MEASURED) != expected:
             faults.append(f"{at}: the next run {said or 'has other rows'}")
         shutil.rmtree(root)
     return count, faults
@@ -101,7 +101,7 @@ def prepared(which: int) -> tuple[Pipeline, Path, dict[tuple[str, str], list[str
     shutil.copytree(home / "before", home / "after")
     with failing(str(home / "after"), -1, errno.EIO) as disk:
         assert not attempt(pipeline, home / "after", fault_hours(pipeline, which))
-    return pipeline, home / "before", contents(pipeline, home / "after"), disk.calls
+    return pipeline, home / "before", contents(pipeline, home / "after", MEASURED), disk.calls
 
 
 def fault_hours(pipeline: Pipeline, which: int) -> Sequence[Interval]:
@@ -119,17 +119,6 @@ def attempt(pipeline: Pipeline, root: Path, intervals: Sequence[Interval]) -> st
     except Exception as error:
         return f"ended with {type(error).__name__}: {error}"
     return ""
-
-
-def contents(pipeline: Pipeline, root: Path) -> dict[tuple[str, str], list[str]]:
-    """(table, partition) → its rows, as text that tells every bit apart."""
-    warehouse = Warehouse(root, pipeline)
-    return {
-        (table, label): [repr(row) for row in warehouse.read_arrow(table, [label]).to_pylist()]
-        for table in warehouse.tables()
-        if table not in MEASURED
-        for label in warehouse.labels(table)
-    }
 
 
 @contextlib.contextmanager

@@ -21,9 +21,9 @@ from pathlib import Path
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tests.live_files import a_pipeline
 
 from tidegate.declarations.errors import UserError
-from tidegate.declarations.models import Column, Pipeline, Stream
 from tidegate.declarations.tables import common_schema
 from tidegate.store.intervals import Interval, interval_at
 from tidegate.store.migrate import migrate
@@ -36,17 +36,6 @@ HOURS = range(4)
 ACKS = "acks"
 ROLES = ("write 0 1", "write 2 3", "write 1 2", "write 0", "tidy")
 AT_ONCE = 3
-
-
-def a_pipeline() -> Pipeline:
-    """One stream, no query."""
-    columns = (Column(name="id", type="string"), Column(name="t", type="timestamp"))
-    common = {"event_time": "t", "arrival_time": "t", "id": "id", "rate": 1.0, "max_early_s": 0, "max_late_s": 3600}
-    stream = Stream(name="s", format="jsonl", path="x", columns=columns, **common)  # type: ignore[arg-type]
-    return Pipeline(
-        name="p", folder=Path("."), owner="o", start=START, interval_s=3600, tick_s=300, horizon_s=3600,
-        memory_budget_bytes=1000, process_budget_bytes=1000, streams=(stream,), queries=(),
-    )  # fmt: skip
 
 
 def attack(seed: int, folder: Path, kills: int = 50) -> tuple[int, list[str]]:

@@ -7,7 +7,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.attacks.faults import attempt, contents, fault_hours, prepared
+from tests.attacks.faults import MEASURED, attempt, fault_hours, prepared
+from tests.live_files import contents
 
 pytestmark = pytest.mark.e2e
 
@@ -31,11 +32,11 @@ def test_what_was_never_synced_is_not_needed(which: int, tmp_path: Path, monkeyp
     assert len(lost) < len(written) / 2, "most of what a run writes is committed"
     for path in lost:
         path.unlink()
-    assert contents(pipeline, root) == expected
+    assert contents(pipeline, root, MEASURED) == expected
     # What the next run continues from is there, too.
     again = tmp_path / "again"
     shutil.copytree(before, again)
     following = fault_hours(pipeline, which)[0]
     for place in (root, again):
         assert not attempt(pipeline, place, [following])
-    assert contents(pipeline, root) == contents(pipeline, again) == expected
+    assert contents(pipeline, root, MEASURED) == contents(pipeline, again, MEASURED) == expected

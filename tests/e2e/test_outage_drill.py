@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 from tests.command import ROOT, tidegate
+from tests.live_files import contents
 
 from tidegate.apps.report import run as write_report
 from tidegate.apps.run import STAGES, run
@@ -81,13 +82,7 @@ class Bench:
 
     def contents(self) -> dict[tuple[str, str], list[str]]:
         """(table, partition) → its rows as text that tells every bit apart."""
-        warehouse = Warehouse(self.folder / "warehouse", self.pipeline())
-        return {
-            (table, label): [repr(row) for row in warehouse.read_arrow(table, [label]).to_pylist()]
-            for table in warehouse.tables()
-            if table not in NOT_COMPARED
-            for label in warehouse.labels(table)
-        }
+        return contents(self.pipeline(), self.folder / "warehouse", NOT_COMPARED)
 
     def summary(self) -> dict[str, Any]:
         """What Data Docs, the Tidegate page and alerts tell."""

@@ -18,6 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.command import run_stages
 from tests.e2e.flights import FLIGHTS, NIGHT_END, NIGHT_START, declared, land
+from tests.live_files import contents
 
 from tidegate.apps.run import STAGES
 from tidegate.declarations.models import Pipeline
@@ -34,19 +35,8 @@ NOT_COMPARED = ("run_metrics", "quality_results")
 CUTS = (3, 7, 2)
 
 
-def contents(pipeline: Pipeline, root: Path) -> dict[tuple[str, str], list[str]]:
-    """(table, partition) → its rows in the order in which they are stored, as text that tells every bit apart."""
-    warehouse = Warehouse(root, pipeline)
-    return {
-        (table, label): [repr(row) for row in warehouse.read_arrow(table, [label]).to_pylist()]
-        for table in warehouse.tables()
-        if table not in NOT_COMPARED
-        for label in warehouse.labels(table)
-    }
-
-
 def assert_same(pipeline: Pipeline, one: Path, other: Path) -> None:
-    mine, theirs = contents(pipeline, one), contents(pipeline, other)
+    mine, theirs = contents(pipeline, one, NOT_COMPARED), contents(pipeline, other, NOT_COMPARED)
     assert mine.keys() == theirs.keys()
     different = [key for key in mine if mine[key] != theirs[key]]
     shown = [(key, mine[key][:2], theirs[key][:2]) for key in different[:3]]
@@ -54,7 +44,7 @@ def assert_same(pipeline: Pipeline, one: Path, other: Path) -> None:
 
 
 def test_the_range_has_rows_to_compare(pipeline: Pipeline, night: Path) -> None:
-    found = contents(pipeline, night)
+    found = contents(pipeline, night, NOT_COMPARED)
     tables = {table for (table, _), rows in found.items() if rows}
     expected = {f"events_{s.name}" for s in pipeline.streams} | {f"truth_{q.id}" for q in pipeline.queries}
     expected |= {f"answers_{q.id}" for q in pipeline.queries} | {"history_leaves", "history_samples_departures"}

@@ -6,13 +6,13 @@ import contextlib
 import html.parser
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import duckdb
 from infra.oracle.answers import Comparison, check_accuracy, check_answers, check_truth, read_rows
 from infra.oracle.history import check_history, check_samples, entered, tuple_key
 from infra.oracle.schedule import connect, final_windows, parquet
+from tests.live_files import contents
 from tests.strangers.machine import World
 from tests.strangers.reading import Reading, read_stream
 
@@ -155,7 +155,7 @@ def no_query_is_silent_without_a_finding(world: World) -> Iterator[str]:
 
 def repeated_is_identical(world: World) -> Iterator[str]:
     """Cut differently, and with intervals run again, every table has the same rows in the same order."""
-    mine, theirs = (contents(world.pipeline, root) for root in (world.whole, world.parts))
+    mine, theirs = (contents(world.pipeline, root, MEASURED) for root in (world.whole, world.parts))
     if mine.keys() != theirs.keys():
         yield f"partitions of one run alone: {sorted(mine.keys() ^ theirs.keys())[:SHOWN]}"
         return
@@ -166,17 +166,6 @@ def repeated_is_identical(world: World) -> Iterator[str]:
             f"{table} of {label} (one of {len(different)} partitions): {len(mine[table, label])} rows in one go, "
             f"{len(theirs[table, label])} in parts; first difference {pairs[:1]}"
         )
-
-
-def contents(pipeline: Pipeline, root: Path) -> dict[tuple[str, str], list[str]]:
-    """(table, partition) → its rows as stored, as text that tells every bit apart."""
-    warehouse = Warehouse(root, pipeline)
-    return {
-        (table, label): [repr(row) for row in warehouse.read_arrow(table, [label]).to_pylist()]
-        for table in warehouse.tables()
-        if table not in MEASURED
-        for label in warehouse.labels(table)
-    }
 
 
 def history_is_exact_on_leaves(world: World) -> Iterator[str]:

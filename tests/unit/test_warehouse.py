@@ -17,9 +17,10 @@ import psutil  # type: ignore[import-untyped, unused-ignore]
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from tests.live_files import a_pipeline
 
 from tidegate.declarations.errors import UserError
-from tidegate.declarations.models import Column, ColumnType, Pipeline, Stream, from_us
+from tidegate.declarations.models import Column, ColumnType, Pipeline, from_us
 from tidegate.hosts.context import RunContext
 from tidegate.store import delta
 from tidegate.store.commit import Commit
@@ -30,34 +31,6 @@ from tidegate.store.upkeep import tidy
 from tidegate.store.warehouse import Warehouse
 
 TABLE = "needed_slack"
-
-
-def a_pipeline() -> Pipeline:
-    stream = Stream(
-        name="s",
-        format="jsonl",
-        path="x",
-        columns=(Column(name="id", type="string"), Column(name="t", type="timestamp")),
-        event_time="t",
-        arrival_time="t",
-        id="id",
-        rate=1.0,
-        max_early_s=0,
-        max_late_s=3600,
-    )
-    return Pipeline(
-        name="p",
-        folder=Path("."),
-        owner="o",
-        start=datetime(2013, 1, 1, tzinfo=UTC),
-        interval_s=3600,
-        tick_s=300,
-        horizon_s=3600,
-        memory_budget_bytes=1000,
-        process_budget_bytes=1000,
-        streams=(stream,),
-        queries=(),
-    )
 
 
 def rows(version: int, count: int) -> pa.Table:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidegate.hosts.jvm_scratch import jvm_scratch
+from tidegate.store.delta import DeltaLog
 
 if TYPE_CHECKING:
     from dbt.cli.main import dbtRunnerResult
@@ -135,11 +136,9 @@ def _link(table: SourceTable, folder: Path) -> list[str]:
 
 def _whole(table: SourceTable) -> SourceTable:
     """The table with all that it holds now."""
-    from deltalake import DeltaTable
-
-    if not DeltaTable.is_deltatable(table.path):
-        return table
-    return replace(table, files=pa.table(DeltaTable(table.path).get_add_actions())["path"].to_pylist())
+    log = DeltaLog(Path(table.path), pa.schema([]))
+    log.refresh()
+    return replace(table, files=[file.path for file in log.live()])
 
 
 def attach_marts(spark: SparkSession, folder: Path, links: Path) -> None:

@@ -12,6 +12,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import psutil  # type: ignore[import-untyped]
+
 _PREFIX = "tidegate-jvm-"
 
 
@@ -19,7 +21,7 @@ def jvm_scratch() -> Path:
     """A new folder for the temporary files of a JVM that this process starts. Cost: a look at the temporary folder."""
     for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
         process = left.name.removeprefix(_PREFIX).partition("-")[0]
-        if process.isdigit() and not _runs(int(process)):
+        if process.isdigit() and not psutil.pid_exists(int(process)):
             shutil.rmtree(left, ignore_errors=True)
     scratch = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
     atexit.register(_remove, scratch, os.getpid())
@@ -29,13 +31,3 @@ def jvm_scratch() -> Path:
 def _remove(scratch: Path, owner: int) -> None:
     if os.getpid() == owner:  # not a process that was forked from it
         shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _runs(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # somebody else's
-        return True
-    return True

@@ -18,7 +18,7 @@ from tidegate.declarations.errors import UserError
 from tidegate.store.commit import Commit
 from tidegate.store.delta import LiveFile, live_file
 from tidegate.store.intervals import Interval
-from tidegate.store.warehouse import Warehouse, read_whole, run_of
+from tidegate.store.warehouse import Warehouse, read_whole
 
 FOLDER = "_live"
 _RUNNING = "_live_run.json"
@@ -74,8 +74,8 @@ class LiveWarehouse(Warehouse):
         """State as of the clock, or as the run for an earlier interval left it."""
         if label != self.interval.label:
             return super().read_state(name, label)
-        found = self._visible(self._state(name))
-        return read_whole(max(found, key=lambda file: self.cut.runs[run_of(file)])) if found else None
+        found = self.committed((self.folder / self._state(name)).glob("*.parquet"))
+        return read_whole(found[-1]) if found else None
 
     def put_part(self, commit: Commit, table: str, from_us: int, data: pa.Table) -> None:
         """Add rows to the present interval's part of a table, behind those that are there."""
@@ -93,7 +93,7 @@ class LiveWarehouse(Warehouse):
         return f"{FOLDER}/_state/{name}/interval={self.interval.label}"
 
     def _visible(self, folder: str) -> list[Path]:
-        return sorted(f for f in (self.folder / folder).glob("*.parquet") if run_of(f) in self.cut.runs)
+        return sorted(self.committed((self.folder / folder).glob("*.parquet")))
 
     def forget_others(self) -> None:
         """Remove what is kept of intervals that are over, and all positions but the newest."""
@@ -119,9 +119,8 @@ def put_position(commit: Commit, position: Position) -> None:
 
 
 def _position_file(warehouse: Warehouse) -> Path | None:
-    runs = warehouse.cut.runs
-    found = [file for file in (warehouse.folder / FOLDER).glob("position-*.json") if run_of(file) in runs]
-    return max(found, key=lambda file: runs[run_of(file)], default=None)
+    found = warehouse.committed((warehouse.folder / FOLDER).glob("position-*.json"))
+    return found[-1] if found else None
 
 
 @contextmanager

@@ -107,7 +107,6 @@ class Commits:
                 "versions": [list(versions.items())] * len(labels),
                 "committed_at": [from_us(at_us)] * len(labels),
             }
-            self._log.folder.mkdir(parents=True, exist_ok=True)
             pq.write_table(pa.table(rows, schema=SCHEMA), path)
             flush([path], self.folder)
             if self._log.append_alone(live_file(path, "")):

@@ -45,10 +45,6 @@ class Cut:
             self._tables[table] = self._read(table)
         return self._tables[table]
 
-    def forget(self, table: str) -> None:
-        """Look again when next asked: this process has committed to the table."""
-        self._tables.pop(table, None)
-
     def _read(self, table: str) -> Partitions:
         log = self.logs[table]
         version = log.refresh()

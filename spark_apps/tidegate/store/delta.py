@@ -42,7 +42,7 @@ class LiveFile:
     @property
     def run(self) -> str:
         """The run that wrote it."""
-        return self.name.rpartition("-")[2].removesuffix(".parquet")
+        return run_of(self.name)
 
     @property
     def writer(self) -> str:
@@ -216,6 +216,11 @@ class DeltaLog:
             self._table.alter.add_columns([Field.from_arrow(f.with_nullable(True)) for f in new])
             self.refresh()
         self._fits = True
+
+
+def run_of(name: str) -> str:
+    """The run that a file's name ends in, before its suffix."""
+    return name.partition(".")[0].rpartition("-")[2]
 
 
 class ReplacedBy:

@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 
 from tidegate.declarations.errors import UserError
 from tidegate.store.commit import STATE
-from tidegate.store.delta import LiveFile, ReplacedBy, live_file
+from tidegate.store.delta import LiveFile, ReplacedBy, live_file, run_of
 from tidegate.store.durable import flush
-from tidegate.store.warehouse import BEFORE_DELTA, MARTS, Warehouse, run_of
+from tidegate.store.warehouse import BEFORE_DELTA, MARTS, Warehouse
 
 STAGE = "migrate"
 _OLD_MARTS = "_dbt/marts"
@@ -62,7 +62,7 @@ def migrate(warehouse: Warehouse, say: Callable[[str], None] = lambda _: None) -
 def _link_all(old: Path, run: str, new: Path | None = None) -> None:
     """Give every file a second name that ends in the run, in the same partition (of ``new``)."""
     for file in sorted(old.glob("**/interval=*/*.parquet")):
-        if run_of(file).startswith(STAGE):
+        if run_of(file.name).startswith(STAGE):
             file.unlink()  # of a migration that was killed
             continue
         target = (new or old) / file.parent.relative_to(old) / f"{file.stem}-{run}.parquet"
@@ -83,7 +83,7 @@ def _schema_of(mart: Path, files: Sequence[LiveFile]) -> pa.Schema:
 def _remove_old(folder: Path, tables: Sequence[Path], run: str) -> None:
     for table in tables:
         for file in table.glob("**/interval=*/*.parquet"):
-            if run_of(file) != run:
+            if run_of(file.name) != run:
                 file.unlink()
     for name in ("_live", "_staging", "_sifted", _OLD_MARTS, f"{STATE}/history_index", BEFORE_DELTA):
         shutil.rmtree(folder / name, ignore_errors=True)

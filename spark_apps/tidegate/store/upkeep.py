@@ -60,7 +60,6 @@ def _restore(warehouse: Warehouse, table: str, orphan_hours: int) -> int:
     gone = {file.path for file in dead}
     back = [file for file in seen if file.label in labels]
     log.replace(back, lambda file: file.path in gone)
-    warehouse.cut.forget(table)
     return len(labels)
 
 

@@ -22,7 +22,7 @@ from tidegate.declarations.tables import is_common, schema, tables
 from tidegate.store.commit import STATE, Commit
 from tidegate.store.commits import Commits
 from tidegate.store.cut import Cut, read_file
-from tidegate.store.delta import DeltaLog, LiveFile
+from tidegate.store.delta import DeltaLog, LiveFile, run_of
 from tidegate.store.intervals import Interval
 
 if TYPE_CHECKING:
@@ -143,15 +143,13 @@ class Warehouse:
 
     def state_files(self, name: str, label: str) -> list[Path]:
         """The files of a state as the newest committed run for the interval left them, by name."""
-        found = [
-            f
-            for f in (self.folder / STATE / name / f"interval={label}").glob("*.parquet")
-            if run_of(f) in self.cut.runs
-        ]
-        if not found:
-            return []
-        newest = max(self.cut.runs[run_of(f)] for f in found).run
-        return sorted(f for f in found if run_of(f) == newest)
+        found = self.committed((self.folder / STATE / name / f"interval={label}").glob("*.parquet"))
+        return sorted(file for file in found if run_of(file.name) == run_of(found[-1].name))
+
+    def committed(self, files: Iterable[Path]) -> list[Path]:
+        """Those of some files beside the tables whose runs the cut holds, in the order of the commits."""
+        runs = self.cut.runs
+        return sorted((f for f in files if run_of(f.name) in runs), key=lambda file: runs[run_of(file.name)])
 
     def state_labels(self, name: str) -> list[str]:
         """Labels of the intervals that have left this state, ascending."""
@@ -203,11 +201,6 @@ class _Logs(dict[str, DeltaLog]):
         own = pa.schema([]) if table.startswith(f"{MARTS}/") else self._warehouse.schema(table)
         self[table] = DeltaLog(self._warehouse.folder / table, own)
         return self[table]
-
-
-def run_of(path: Path) -> str:
-    """The run that a file's name ends in."""
-    return path.stem.rpartition("-")[2]
 
 
 def read_whole(path: Path) -> pa.Table:
