@@ -14,8 +14,9 @@ BIN := .venv/bin
 PIPELINE := dags/pipelines/flights
 SQL_PORT ?= 15432
 PACKAGES := spark_apps/tidegate dags/tidegate_dags expectations
-# Two processes; tests that share what is dear to make stay on one (tests/conftest.py). One by one: make test WORKERS=
-WORKERS ?= -n 2 --no-loadscope-reorder
+# Three processes for two cores, as they often wait; tests that share what is dear to make stay on one of them
+# (tests/conftest.py). One by one: make test WORKERS=
+WORKERS ?= -n 3 --no-loadscope-reorder
 # The demo's days: the storm of 8 and 9 February 2013, and the day before it. Airflow runs the last intervals.
 DEMO_FROM := 2013-02-07T00
 DEMO_AIRFLOW_FROM ?= 2013-02-09T22
@@ -50,7 +51,7 @@ down: setup ## Stop Airflow; nothing stays behind
 sql: setup ## Serve the tables and marts to DBeaver, Superset, notebooks (127.0.0.1:15432, SQL_PORT=N), until Ctrl-C
 	@$(BIN)/tidegate sql $(PIPELINE) --warehouse $(TIDEGATE_WAREHOUSE) --port $(SQL_PORT)
 
-test: setup ## Run the tests, on two cores
+test: setup ## Run the tests
 	@$(BIN)/python -m pytest $(WORKERS)
 
 test-unit: setup ## Run the tests that need neither Spark nor Airflow, laws on a tenth of their examples; a minute
