@@ -73,13 +73,13 @@ attack: setup ## Attack: make attack SEED=1 COUNT=500 (a seed: 5000 mutated reco
 	@$(BIN)/python -m tests.attacks faults --seed $(or $(SEED),0) --count $(or $(COUNT),20)
 
 test-research: setup ## Run the tests of figures, benchmarks, rivals and published baselines
-	@$(BIN)/python -m pytest $(WORKERS) tests/research
+	@$(BIN)/python -m pytest $(WORKERS) --doctest-modules tests/research infra/research/published
 
 test-wheel: setup ## Install the wheel into fresh environments and run the README's commands there
 	@$(BIN)/python -m pytest $(WORKERS) tests/wheel
 
 figures: setup ## Draw the papers' figures into .tidegate/figures: PNG, and the numbers as CSV
-	@$(BIN)/python -m infra.figures --out $(STATE)/figures --warehouse $(TIDEGATE_WAREHOUSE)
+	@$(BIN)/python -m infra.research.figures --out $(STATE)/figures --warehouse $(TIDEGATE_WAREHOUSE)
 
 bench: setup ## Measure what the README claims: the window planner, the learnt error-to-width map, joins, top-k
 	@$(BIN)/python -m infra.benchmarks.window_sizing
