@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.declarations.interval_labels import label_start
 from tidegate.declarations.models import Pipeline, to_us
-
-_LABEL_FORMATS = {13: "%Y-%m-%dT%H", 15: "%Y-%m-%dT%H%M", 17: "%Y-%m-%dT%H%M%S"}
 
 # What an expectation is about; every frame begins with these columns.
 SUBJECT: tuple[tuple[str, pa.DataType], ...] = (
@@ -42,15 +41,6 @@ class Tables(Protocol):
     def read_arrow(  # noqa: D102
         self, table: str, labels: Sequence[str] | None = None, columns: Sequence[str] | None = None
     ) -> pa.Table: ...
-
-
-def label_start(label: str) -> datetime:
-    """The instant that a partition's label names.
-
-    >>> label_start("2013-02-08T10").isoformat()
-    '2013-02-08T10:00:00+00:00'
-    """
-    return datetime.strptime(label, _LABEL_FORMATS[len(label)]).replace(tzinfo=UTC)
 
 
 @dataclass
