@@ -209,8 +209,12 @@ def _parser() -> argparse.ArgumentParser:
         "--host",
         default="127.0.0.1",
         metavar="ADDRESS",
-        help="address to listen on (default 127.0.0.1: this machine only); what is sent is not encrypted",
+        help="address to listen on (default 127.0.0.1: this machine only); give a certificate for any other",
     )
+    sql.add_argument(
+        "--tls-cert", type=Path, metavar="FILE", help="PEM certificate with its chain: TLS only from then on"
+    )
+    sql.add_argument("--tls-key", type=Path, metavar="FILE", help="its key, PEM, without a password")
     sql.add_argument(
         "--password-file",
         type=Path,
@@ -408,8 +412,11 @@ def _sql(arguments: argparse.Namespace) -> None:
     from tidegate.sql.door import serve
     from tidegate.sql.engine import Limits
 
+    if (arguments.tls_cert is None) != (arguments.tls_key is None):
+        raise UserError("TLS takes both --tls-cert and --tls-key")
     limits = Limits(arguments.timeout, arguments.max_rows, arguments.memory << 20, arguments.clients)
-    serve(warehouse, arguments.host, arguments.port, arguments.password_file, limits)
+    tls = None if arguments.tls_cert is None else (arguments.tls_cert, arguments.tls_key)
+    serve(warehouse, arguments.host, arguments.port, arguments.password_file, limits, tls)
 
 
 def _migrate(arguments: argparse.Namespace) -> None:
