@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from tidegate import cli
-from tidegate.apps.dbt_project import render_project
+from tidegate.stages.dbt_project import render_project
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Stream
 from tidegate.declarations.pipeline_file import PIPELINE_KEYS, PipelineFile, read_pipeline_file

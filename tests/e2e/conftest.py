@@ -8,7 +8,7 @@ import pytest
 from tests.command import run_pipeline
 from tests.e2e.flights import FLIGHTS, NIGHT_END, NIGHT_START, declared, land
 
-from tidegate.apps.run import STAGES
+from tidegate.stages.run import STAGES
 from tidegate.declarations.models import Pipeline
 
 

@@ -18,7 +18,7 @@ from tests.command import ROOT
 from tests.e2e.flights import FLIGHTS, NIGHT_END, NIGHT_START
 from tests.live_files import live_files
 
-from tidegate.apps.history_filled import fill_answers
+from tidegate.history.filled import fill_answers
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Output, Pipeline, Query
 from tidegate.declarations.tables import schema, tables

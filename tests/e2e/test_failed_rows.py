@@ -12,12 +12,13 @@ from random import Random
 
 import pytest
 
-from tidegate.apps.init import init
-from tidegate.apps.run import run
+from tidegate.cli.init import init
+from tidegate.stages.run import run
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Pipeline
-from tidegate.hosts import query_slices, sieves
-from tidegate.hosts.context import RunContext
+from tidegate.queries import slices as query_slices
+from tidegate.queries import sieves
+from tidegate.engine.context import RunContext
 from tidegate.store.intervals import Interval, intervals_between
 from tidegate.store.warehouse import Warehouse
 

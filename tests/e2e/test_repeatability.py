@@ -20,7 +20,7 @@ from tests.command import run_stages
 from tests.e2e.flights import FLIGHTS, NIGHT_END, NIGHT_START, declared, land
 from tests.live_files import contents
 
-from tidegate.apps.run import STAGES
+from tidegate.stages.run import STAGES
 from tidegate.declarations.models import Pipeline
 from tidegate.store.warehouse import Warehouse
 
@@ -96,7 +96,7 @@ def dying(function):
         return function(*arguments, **options)
     return call
 from tidegate.cli import main
-from tidegate.hosts.context import RunContext
+from tidegate.engine.context import RunContext
 from tidegate.store.delta import DeltaLog
 if kind == "transaction":
     DeltaLog._transact = dying(DeltaLog._transact)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.apps.completion import SHELLS
+from tidegate.cli.completion import SHELLS
 from tidegate.cli import _parser, main
 
 PROJECT = Path(__file__).resolve().parents[2]

@@ -13,8 +13,8 @@ from types import ModuleType
 
 import pytest
 
-from tidegate.apps.init import EXAMPLES
-from tidegate.apps.launcher import instant
+from tidegate.cli.init import EXAMPLES
+from tidegate.stages.launcher import instant
 from tidegate.cli import _parser, main
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.names import identifier_refusal

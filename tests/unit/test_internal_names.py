@@ -15,8 +15,8 @@ from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import DeclarationErrors
 from tidegate.declarations.models import to_us
 from tidegate.declarations.tables import schema
-from tidegate.hosts.queries import Answering, Question
-from tidegate.hosts.scan import EventFiles
+from tidegate.queries.questions import Answering, Question
+from tidegate.queries.scan import EventFiles
 from tidegate.operators.schedule import Schedule
 
 MIDNIGHT = datetime(2026, 1, 1, tzinfo=UTC)

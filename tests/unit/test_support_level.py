@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tidegate.declarations import load_pipeline
-from tidegate.hosts.plans import Emissions, PlanHistory
+from tidegate.queries.plans import Emissions, PlanHistory
 from tidegate.operators.window_sizing import QueryPlanRow
 
 MINUTE_US = 60_000_000

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tidegate.apps.dbt_project import spark_type
+from tidegate.stages.dbt_project import spark_type
 from tidegate.declarations.errors import UserError
 from tidegate.store.warehouse import MARTS as STORED
 from tidegate.store.warehouse import Warehouse
