@@ -29,7 +29,6 @@ from tests.dbt.parsing import parse
 from tests.spark.test_expressions import KINDS, VALUES, Expressions
 from tests.spec.test_query_language import DEPARTURES, WEATHER, cases
 
-from tidegate.stages.dbt_project import render_project, spark_type
 from tidegate.cli.memory_ladder import needs, render
 from tidegate.cli.query_work import query_work
 from tidegate.declarations import load_pipeline
@@ -38,9 +37,10 @@ from tidegate.declarations.explain import describe
 from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.schedule import load_schedule
 from tidegate.declarations.tables import schema
+from tidegate.operators.schedule import Schedule
 from tidegate.queries.questions import Answering, Question
 from tidegate.queries.scan import EventFiles
-from tidegate.operators.schedule import Schedule
+from tidegate.stages.dbt_project import render_project, spark_type
 from tidegate.store.warehouse import Warehouse
 
 MOST_S = 1.0

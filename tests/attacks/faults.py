@@ -27,11 +27,11 @@ import pytest
 from tests.live_files import contents
 
 from tidegate.cli.init import init
-from tidegate.stages.run import STAGES, run
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline
 from tidegate.engine.context import RunContext
+from tidegate.stages.run import STAGES, run
 from tidegate.store import delta
 from tidegate.store.intervals import Interval, intervals_between
 

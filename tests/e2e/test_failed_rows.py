@@ -13,12 +13,12 @@ from random import Random
 import pytest
 
 from tidegate.cli.init import init
-from tidegate.stages.run import run
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Pipeline
-from tidegate.queries import slices as query_slices
-from tidegate.queries import sieves
 from tidegate.engine.context import RunContext
+from tidegate.queries import sieves
+from tidegate.queries import slices as query_slices
+from tidegate.stages.run import run
 from tidegate.store.intervals import Interval, intervals_between
 from tidegate.store.warehouse import Warehouse
 

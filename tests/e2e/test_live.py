@@ -24,11 +24,11 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.command import run_stages, tidegate
 
-from tidegate.live.run import Live
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, to_us
 from tidegate.engine.context import RunContext
+from tidegate.live.run import Live
 from tidegate.live.warehouse import read_position
 from tidegate.store.intervals import interval_at
 from tidegate.store.warehouse import Warehouse

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.stages.check_quality import QualityError, run
 from tidegate.declarations.promises import SENTENCE
 from tidegate.engine.context import RunContext
+from tidegate.stages.check_quality import QualityError, run
 from tidegate.store.intervals import Interval
 from tidegate.store.warehouse import Warehouse
 

@@ -12,16 +12,16 @@ import pyarrow.parquet as pq
 import pytest
 from tests.live_files import put_rows
 
-from tidegate.stages.calibrate import Learning, _on_grid, learnt
-from tidegate.stages.calibrate_widths import _measured, _over_shares
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, Query
 from tidegate.engine import Slice, run
-from tidegate.queries.answers import Windows, sort_columns
 from tidegate.engine.context import RunContext
-from tidegate.queries.slices import Answers, Staged, cuts, in_order, question, write
 from tidegate.operators.schedule import Schedule
+from tidegate.queries.answers import Windows, sort_columns
+from tidegate.queries.slices import Answers, Staged, cuts, in_order, question, write
+from tidegate.stages.calibrate import Learning, _on_grid, learnt
+from tidegate.stages.calibrate_widths import _measured, _over_shares
 from tidegate.store.intervals import Interval, intervals_between, labels_holding
 
 START_US, HOUR_US, MINUTE_US = 1_767_225_600_000_000, 3_600_000_000, 60_000_000

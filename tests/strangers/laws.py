@@ -254,10 +254,10 @@ def pages_are_made(world: World) -> Iterator[str]:
 
 def commands_answer(world: World) -> Iterator[str]:
     """``explain`` explains, ``sql --duckdb`` prints views that DuckDB takes, ``fill`` fills or says why not."""
-    from tidegate.history.filled import fill_answers, render_filled
     from tidegate.cli.memory_ladder import needs, render
     from tidegate.cli.query_work import query_work
     from tidegate.declarations.explain import describe
+    from tidegate.history.filled import fill_answers, render_filled
     from tidegate.sql.relations import duckdb_script
 
     text = "\n".join([describe(world.pipeline), query_work(world.pipeline), render(needs(world.pipeline))])

@@ -14,13 +14,12 @@ import pyarrow.compute as pc
 import pytest
 from tests.spark.test_history_stages import END, START, calls_of, pipeline_in, write_events
 
-from tidegate.stages import resample_history
-from tidegate.stages import sample_history
-from tidegate.history.questions import query_history
-from tidegate.history.past import Past, _groups, _leaves, _samples
-from tidegate.history import index as history_index
 from tidegate.engine.context import RunContext
+from tidegate.history import index as history_index
 from tidegate.history.index import FOLDER, HistoryIndex
+from tidegate.history.past import Past, _groups, _leaves, _samples
+from tidegate.history.questions import query_history
+from tidegate.stages import resample_history, sample_history
 from tidegate.store.intervals import Interval, intervals_between
 from tidegate.store.warehouse import Warehouse
 

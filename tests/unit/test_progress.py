@@ -12,10 +12,9 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tidegate.stages import ingest
-from tidegate.stages import run
 from tidegate.declarations.models import Column, Pipeline, Stream
 from tidegate.engine.context import RunContext
+from tidegate.stages import ingest, run
 from tidegate.store.intervals import intervals_between
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -20,12 +20,10 @@ from infra.benchmarks.rivals import tidegate
 from infra.benchmarks.top_k.job import SECOND_US, STREAM, Job, serve
 from infra.benchmarks.top_k.workload import Data
 
-from tidegate.stages import calibrate
-from tidegate.stages import ingest
-from tidegate.stages import top_k
 from tidegate.declarations.models import Pipeline
-from tidegate.queries import planner
 from tidegate.engine.context import RunContext
+from tidegate.queries import planner
+from tidegate.stages import calibrate, ingest, top_k
 from tidegate.store.intervals import Interval, intervals_between
 
 TABLE = f"events_{STREAM}"

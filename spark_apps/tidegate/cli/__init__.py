@@ -14,9 +14,9 @@ from typing import Any
 
 from tidegate.cli.completion import SHELLS, script
 from tidegate.cli.init import EXAMPLES, init
+from tidegate.declarations.errors import UserError
 from tidegate.stages.launcher import add_range_arguments, as_of, duration_s, guarded, instant, share
 from tidegate.stages.run import ANSWERS, LIVE_STAGES, STAGES, stages_named
-from tidegate.declarations.errors import UserError
 
 EXIT_CODES = """exit status:
   0    done
@@ -330,11 +330,11 @@ def _run(arguments: argparse.Namespace) -> None:
     from tidegate.engine.pyspark_files import require_whole_pyspark
 
     require_whole_pyspark()
-    from tidegate.stages.extras import installed_stages, require_stage
     from tidegate.cli.newest_answers import newest_answers
-    from tidegate.stages.run import run
     from tidegate.declarations import load_pipeline
     from tidegate.engine.context import RunContext
+    from tidegate.stages.extras import installed_stages, require_stage
+    from tidegate.stages.run import run
     from tidegate.store.intervals import intervals_between
 
     if arguments.end is None and not arguments.live:
@@ -363,8 +363,8 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _history(arguments: argparse.Namespace) -> None:
-    from tidegate.history.questions import query_history, render
     from tidegate.declarations import load_pipeline
+    from tidegate.history.questions import query_history, render
 
     pipeline = load_pipeline(arguments.pipeline)
     result = query_history(
@@ -381,8 +381,8 @@ def _history(arguments: argparse.Namespace) -> None:
 
 
 def _fill(arguments: argparse.Namespace) -> None:
-    from tidegate.history.filled import fill_answers, render_filled
     from tidegate.declarations import load_pipeline
+    from tidegate.history.filled import fill_answers, render_filled
 
     pipeline = load_pipeline(arguments.pipeline)
     span = (arguments.start, arguments.end)
@@ -391,16 +391,16 @@ def _fill(arguments: argparse.Namespace) -> None:
 
 
 def _report(arguments: argparse.Namespace) -> None:
-    from tidegate.report.report import run as report
     from tidegate.declarations import load_pipeline
+    from tidegate.report.report import run as report
 
     print(report(load_pipeline(arguments.pipeline), arguments.warehouse, arguments.output, arguments.as_of))
 
 
 def _sql(arguments: argparse.Namespace) -> None:
-    from tidegate.stages.extras import require_extra
     from tidegate.declarations import load_pipeline
     from tidegate.sql.relations import duckdb_script
+    from tidegate.stages.extras import require_extra
     from tidegate.store.warehouse import Warehouse
 
     pipeline = load_pipeline(arguments.pipeline)

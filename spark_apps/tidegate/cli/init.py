@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidegate.stages.launcher import instant
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.names import identifier_refusal
+from tidegate.stages.launcher import instant
 
 _EXAMPLES_FOLDER = Path(__file__).resolve().parents[1] / "examples"
 # Words of the templates that stand for what is only known when they are copied.

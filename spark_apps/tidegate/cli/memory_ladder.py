@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tidegate.readable import format_bytes, format_seconds
 from tidegate.declarations.models import Pipeline
 from tidegate.operators.window_sizing import ControllerSpec, ControllerState, Needs, SupportLevel, live_plan
 from tidegate.operators.window_sizing.planning import admit
 from tidegate.operators.window_sizing.slots import SlotSchedule, slot_schedule
 from tidegate.operators.window_sizing.triggers import planning_budget
+from tidegate.readable import format_bytes, format_seconds
 
 MOST_LOSSES_SHOWN = 6
 

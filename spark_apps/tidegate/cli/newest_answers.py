@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import Any
 
-from tidegate.readable import duration
 from tidegate.declarations.models import Query
+from tidegate.readable import duration
 from tidegate.store.intervals import Interval
 from tidegate.store.warehouse import Warehouse
 

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from typing import cast
 
 from tidegate.cli.planning_instance import nearest, read_instance
-from tidegate.readable import format_bytes, format_seconds
 from tidegate.declarations.errors import UserError
 from tidegate.operators.window_sizing import Method, TooManyWindowsError, plan
+from tidegate.readable import format_bytes, format_seconds
 
 __all__ = ["METHODS", "MOST_BYTES", "format_bytes", "format_seconds", "plan_windows"]
 

@@ -7,9 +7,9 @@ import textwrap
 
 import pyarrow as pa
 
-from tidegate.readable import format_bytes, format_seconds
 from tidegate.declarations.models import Pipeline, Query, Window
 from tidegate.queries.questions import aggregate_spec
+from tidegate.readable import format_bytes, format_seconds
 
 _LABEL = 10
 _TEXT_BYTES = 16

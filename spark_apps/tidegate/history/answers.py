@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.history.past import Bools, Past, View, event_us_in
 from tidegate.declarations.names import EVENT_COLUMNS
 from tidegate.declarations.tables import ARROW_TYPES
+from tidegate.history.past import Bools, Past, View, event_us_in
 from tidegate.history.store import Samples, Strata
 from tidegate.operators.expressions import columns_of, evaluate, truth
 from tidegate.operators.history.estimators import Bounds, Estimate, Known, LeafSample, with_uniform_arrivals

@@ -21,7 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sqlglot
 
-from tidegate.history.questions import cell, json_row, require_confidence, table_of
+from tidegate.declarations.errors import UserError
+from tidegate.declarations.models import Pipeline, Query, Stream, from_us
+from tidegate.declarations.positions import nearest_name
 from tidegate.history.answers import (
     bounds_of_aggregate,
     columns_read,
@@ -31,19 +33,17 @@ from tidegate.history.answers import (
     values_of,
 )
 from tidegate.history.past import Past, View
-from tidegate.declarations.errors import UserError
-from tidegate.declarations.models import Pipeline, Query, Stream, from_us
-from tidegate.declarations.positions import nearest_name
-from tidegate.queries.answers import Windows, emitted_windows
+from tidegate.history.questions import cell, json_row, require_confidence, table_of
 from tidegate.history.store import Samples
-from tidegate.queries.plans import PlanHistory
-from tidegate.queries.scan import EventFiles
-from tidegate.queries.slacks import SlackHistory
 from tidegate.operators.expressions import evaluate, truth
 from tidegate.operators.history.estimators import Bools, Estimate, Float64s, LeafSample
 from tidegate.operators.history.filling import FilledAggregate, filled_expression
 from tidegate.operators.history.query import HistoryQuery, parse_history_query
 from tidegate.operators.schedule import instants_us
+from tidegate.queries.answers import Windows, emitted_windows
+from tidegate.queries.plans import PlanHistory
+from tidegate.queries.scan import EventFiles
+from tidegate.queries.slacks import SlackHistory
 from tidegate.store.intervals import interval_holding, intervals_between
 from tidegate.store.warehouse import Warehouse
 

@@ -17,16 +17,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.declarations.models import from_us
 from tidegate.history.answers import Question
 from tidegate.history.past import Bools, Past, View
-from tidegate.declarations.models import from_us
 from tidegate.history.store import Samples
-from tidegate.queries.scan import EventFiles
 from tidegate.operators.history.estimators import Estimate
 from tidegate.operators.history.laws import Float64s, Int64s
 from tidegate.operators.history.query import parse_history_query
 from tidegate.operators.history.thinning import latest_us
 from tidegate.operators.schedule import instants_us
+from tidegate.queries.scan import EventFiles
 
 TABLE = "history_accuracy"
 CONFIDENCE = 0.95

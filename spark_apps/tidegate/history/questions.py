@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidegate.history.answers import Question, Row
-from tidegate.history.past import Past
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, Stream, from_us, to_us
 from tidegate.declarations.names import ID_COLUMN
 from tidegate.declarations.tables import ARROW_TYPES
+from tidegate.history.answers import Question, Row
+from tidegate.history.past import Past
 from tidegate.operators.history.bands import Bands
 from tidegate.operators.history.estimators import Estimate
 from tidegate.operators.history.query import parse_history_query

@@ -29,13 +29,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidegate.stages.extras import installed_stages
-from tidegate.readable import format_seconds
-from tidegate.stages.run import LIVE_STAGES, STAGES, run
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Query, Stream, from_us
-from tidegate.queries import planner
-from tidegate.queries.answers import sort_columns, windows_of
 from tidegate.engine.context import RunContext, previous_label
 from tidegate.live.clock import Clock, Landed, Patience, arrival_clock
 from tidegate.live.intake import Intake
@@ -49,14 +44,19 @@ from tidegate.live.warehouse import (
     put_position,
     read_position,
 )
-from tidegate.queries.plans import PlanHistory
-from tidegate.queries.questions import Answering
-from tidegate.queries.slices import described, in_order, question
-from tidegate.queries.slacks import SlackHistory, require_calibrated
-from tidegate.queries.widths import SlackWidths
 from tidegate.operators.schedule import instants_us
 from tidegate.operators.window_sizing import ControllerState, advance, plan_table, query_plan_table
+from tidegate.queries import planner
+from tidegate.queries.answers import sort_columns, windows_of
+from tidegate.queries.plans import PlanHistory
+from tidegate.queries.questions import Answering
+from tidegate.queries.slacks import SlackHistory, require_calibrated
+from tidegate.queries.slices import described, in_order, question
+from tidegate.queries.widths import SlackWidths
+from tidegate.readable import format_seconds
 from tidegate.sources.files import SourceFile
+from tidegate.stages.extras import installed_stages
+from tidegate.stages.run import LIVE_STAGES, STAGES, run
 from tidegate.store.commit import Commit
 from tidegate.store.intervals import Interval, interval_holding, interval_labelled
 from tidegate.store.warehouse import Warehouse

@@ -8,13 +8,13 @@ import pyarrow as pa
 
 from tidegate.declarations.models import Stream
 from tidegate.engine import Slice
-from tidegate.queries import planner
 from tidegate.engine.context import RunContext
-from tidegate.stages.id_memory import memory_us, remembered
 from tidegate.live.clock import Landed
 from tidegate.operators.tuple_bytes import tuple_bytes
+from tidegate.queries import planner
 from tidegate.sources.intake import HASH, Taken
 from tidegate.sources.settle import Again, Sorted, Span, find_again, homes_us, in_table_order, kept
+from tidegate.stages.id_memory import memory_us, remembered
 
 
 def accepted(

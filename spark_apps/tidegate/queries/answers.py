@@ -11,11 +11,11 @@ import pyarrow as pa
 from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.tables import TIMESTAMP, WIDTHS
 from tidegate.engine.context import RunContext, StageRun
+from tidegate.operators.schedule import Int64s, Schedule
 from tidegate.queries.failures import count_failures
 from tidegate.queries.plans import Emissions, PlanHistory
-from tidegate.queries.slices import Answers, Staged, cuts, question, run_here_or_on_spark, write
 from tidegate.queries.slacks import SlackHistory, require_calibrated
-from tidegate.operators.schedule import Int64s, Schedule
+from tidegate.queries.slices import Answers, Staged, cuts, question, run_here_or_on_spark, write
 from tidegate.store.intervals import Interval, labels_holding
 
 

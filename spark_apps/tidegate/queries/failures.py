@@ -18,10 +18,10 @@ from tidegate.declarations.models import Query, to_us
 from tidegate.declarations.tables import TIMESTAMP
 from tidegate.engine import Slice
 from tidegate.engine.context import RunContext
-from tidegate.queries.questions import computations
-from tidegate.queries.slices import run_here_or_on_spark
-from tidegate.queries.scan import BATCH_ROWS, EventFiles
 from tidegate.operators.expressions import Failed, can_fail, columns_of
+from tidegate.queries.questions import computations
+from tidegate.queries.scan import BATCH_ROWS, EventFiles
+from tidegate.queries.slices import run_here_or_on_spark
 from tidegate.store.intervals import Interval
 
 

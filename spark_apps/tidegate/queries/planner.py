@@ -13,10 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.declarations.models import Pipeline, Stream
-from tidegate.queries import questions as queries
 from tidegate.engine.context import RunContext, StageRun, previous_label
-from tidegate.queries.slacks import SlackHistory, require_calibrated
-from tidegate.queries.widths import SlackWidths
 from tidegate.operators.tuple_bytes import Held
 from tidegate.operators.window_sizing import (
     Arrivals,
@@ -27,6 +24,9 @@ from tidegate.operators.window_sizing import (
     query_plan_table,
     rates_table,
 )
+from tidegate.queries import questions as queries
+from tidegate.queries.slacks import SlackHistory, require_calibrated
+from tidegate.queries.widths import SlackWidths
 from tidegate.store.intervals import Interval
 from tidegate.store.warehouse import Warehouse
 

@@ -10,8 +10,6 @@ import numpy as np
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, Query, to_us
-from tidegate.queries.planner import QUERY_PLANS, STATE, first_arrivals_us
-from tidegate.queries.slacks import SlackHistory
 from tidegate.operators.schedule import Int64s, ticks_between
 from tidegate.operators.window_sizing import (
     NOT_YET_US,
@@ -21,6 +19,8 @@ from tidegate.operators.window_sizing import (
     PlanRow,
     QueryPlanRow,
 )
+from tidegate.queries.planner import QUERY_PLANS, STATE, first_arrivals_us
+from tidegate.queries.slacks import SlackHistory
 from tidegate.store.intervals import interval_holding, interval_labelled
 from tidegate.store.warehouse import Warehouse
 

@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 
 from tidegate.declarations.models import Aggregate, Query
 from tidegate.declarations.tables import ARROW_TYPES
-from tidegate.queries import scan
-from tidegate.queries.sieves import Sieve
 from tidegate.operators import join_aggregate, top_k
 from tidegate.operators.expressions import Failed
 from tidegate.operators.schedule import Schedule
 from tidegate.operators.tuple_bytes import Held
+from tidegate.queries import scan
+from tidegate.queries.sieves import Sieve
 
 _KEYS = ("side", "event_us", "arrival_us")
 

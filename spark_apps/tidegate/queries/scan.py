@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 
 from tidegate.declarations.models import Stream
 from tidegate.declarations.tables import TIMESTAMP
-from tidegate.queries.sieves import Sieve
 from tidegate.operators.arrivals import int64s
 from tidegate.operators.expressions import columns_of, evaluate, pushed_down, truth
 from tidegate.operators.schedule import NEVER_US
+from tidegate.queries.sieves import Sieve
 from tidegate.store.intervals import interval_holding
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from tidegate.declarations.models import Query
 from tidegate.engine import Slice
 from tidegate.engine import run as run_slices
 from tidegate.engine.context import RunContext
+from tidegate.operators.schedule import Schedule
 from tidegate.queries.questions import Answering, Question
 from tidegate.queries.scan import EventFiles
-from tidegate.operators.schedule import Schedule
 from tidegate.store.commit import Commit
 from tidegate.store.intervals import Interval
 

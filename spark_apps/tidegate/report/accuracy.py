@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from tidegate.declarations.units import show_percent
 from tidegate.report.charts import (
     COLORS,
     chart,
@@ -19,7 +20,6 @@ from tidegate.report.charts import (
 )
 from tidegate.report.page import Part, Tone
 from tidegate.report.tables import Tables
-from tidegate.declarations.units import show_percent
 
 _DAY = pd.Timedelta(days=1)
 

@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from tidegate.declarations.models import Pipeline
+from tidegate.declarations.units import show_percent
 from tidegate.report.accuracy import against_truth
 from tidegate.report.charts import COLORS, chart, numbers, rows_of, shown_number
 from tidegate.report.page import Part, Section
 from tidegate.report.tables import Tables, nothing_in
-from tidegate.declarations.models import Pipeline
-from tidegate.declarations.units import show_percent
 
 _DAY = pd.Timedelta(days=1)
 

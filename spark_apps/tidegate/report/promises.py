@@ -8,10 +8,6 @@ import pandas as pd
 import plotly.graph_objects as go
 import pyarrow as pa
 
-from tidegate.readable import duration
-from tidegate.report.charts import COLORS, chart, numbers, reference
-from tidegate.report.page import Part, Section
-from tidegate.report.tables import Tables, nothing_in
 from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.promises import (
     HEADINGS,
@@ -24,6 +20,10 @@ from tidegate.declarations.promises import (
     show_period,
 )
 from tidegate.declarations.units import show_percent
+from tidegate.readable import duration
+from tidegate.report.charts import COLORS, chart, numbers, reference
+from tidegate.report.page import Part, Section
+from tidegate.report.tables import Tables, nothing_in
 
 _VERDICTS = {True: "✓ kept", False: "✗ missed", None: "… so far"}
 

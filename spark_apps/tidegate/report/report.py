@@ -14,6 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
+from tidegate.declarations.errors import UserError
+from tidegate.declarations.models import Pipeline
+from tidegate.declarations.promises import Line
+from tidegate.declarations.units import show_percent
 from tidegate.report.history import history_section
 from tidegate.report.page import Section, Tile, Tone, page
 from tidegate.report.promises import lines_of, promised_first, promises_section
@@ -27,10 +31,6 @@ from tidegate.report.sections import (
     windows_section,
 )
 from tidegate.report.tables import Tables
-from tidegate.declarations.errors import UserError
-from tidegate.declarations.models import Pipeline
-from tidegate.declarations.promises import Line
-from tidegate.declarations.units import show_percent
 from tidegate.store.warehouse import Warehouse
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pandas as pd
 import plotly.graph_objects as go
 
+from tidegate.declarations.models import Pipeline, Query
+from tidegate.declarations.promises import Line
+from tidegate.declarations.units import show_percent
 from tidegate.report.charts import (
     COLORS,
     byte_unit,
@@ -22,9 +25,6 @@ from tidegate.report.charts import (
 from tidegate.report.page import Part, Section, Tone
 from tidegate.report.promises import periods_part
 from tidegate.report.tables import Tables, nothing_in
-from tidegate.declarations.models import Pipeline, Query
-from tidegate.declarations.promises import Line
-from tidegate.declarations.units import show_percent
 
 HOURLY_UP_TO = pd.Timedelta(days=14)
 

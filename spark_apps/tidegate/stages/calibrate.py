@@ -17,21 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.stages.calibrate_promises import judge_promises
-from tidegate.stages.calibrate_slacks import NEEDED_ORDER, plan_slacks
-from tidegate.stages.calibrate_widths import candidate_errors, judged_columns, learn_widths, whole_windows
-from tidegate.stages.launcher import launch
 from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.promises import terms_of
 from tidegate.declarations.tables import TIMESTAMP
 from tidegate.engine import Slice
-from tidegate.queries.answers import windows_of
 from tidegate.engine.context import RunContext, StageRun
-from tidegate.queries.planner import first_arrivals_us
-from tidegate.queries.plans import Emissions, PlanHistory, asked
-from tidegate.queries.questions import Answering, Question
-from tidegate.queries.slices import PartFile, Staged, cuts, question, run_here_or_on_spark
-from tidegate.queries.slacks import SlackHistory
 from tidegate.operators.accuracy import (
     hit_rate,
     needed_slack,
@@ -40,6 +30,16 @@ from tidegate.operators.accuracy import (
     within,
 )
 from tidegate.operators.schedule import Int64s, Schedule, instants_us, ticks_between
+from tidegate.queries.answers import windows_of
+from tidegate.queries.planner import first_arrivals_us
+from tidegate.queries.plans import Emissions, PlanHistory, asked
+from tidegate.queries.questions import Answering, Question
+from tidegate.queries.slacks import SlackHistory
+from tidegate.queries.slices import PartFile, Staged, cuts, question, run_here_or_on_spark
+from tidegate.stages.calibrate_promises import judge_promises
+from tidegate.stages.calibrate_slacks import NEEDED_ORDER, plan_slacks
+from tidegate.stages.calibrate_widths import candidate_errors, judged_columns, learn_widths, whole_windows
+from tidegate.stages.launcher import launch
 from tidegate.store.intervals import Interval, labels_holding
 
 STAGE = "calibrate"

@@ -19,8 +19,6 @@ from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.tables import TIMESTAMP
 from tidegate.engine import Slice
 from tidegate.engine.context import RunContext, StageRun
-from tidegate.queries.questions import Answering, Question
-from tidegate.queries.slices import cuts, question, run_here_or_on_spark
 from tidegate.operators.accuracy import (
     ShareChoice,
     choose_share,
@@ -31,6 +29,8 @@ from tidegate.operators.accuracy import (
 )
 from tidegate.operators.accuracy.error_width import Float64s
 from tidegate.operators.schedule import Int64s, Schedule
+from tidegate.queries.questions import Answering, Question
+from tidegate.queries.slices import cuts, question, run_here_or_on_spark
 from tidegate.store.intervals import Interval, interval_holding, labels_holding
 
 _ORDER = [(name, "ascending") for name in ("query", "window_end", "share")]

@@ -14,10 +14,10 @@ from expectations.policy import DEFAULT, Policy
 from expectations.results import failures, sentence
 from expectations.site import Site
 
-from tidegate.stages.extras import require_stage
-from tidegate.stages.launcher import launch
 from tidegate.declarations.errors import UserError
 from tidegate.engine.context import RunContext
+from tidegate.stages.extras import require_stage
+from tidegate.stages.launcher import launch
 from tidegate.store.intervals import Interval
 
 STAGE = "check_quality"

@@ -17,15 +17,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.stages import ingest_account as account
-from tidegate.stages.ingest_listing import Listing, changed_since, file_rows, listed, refuse_changed
-from tidegate.stages.launcher import launch
 from tidegate.declarations.models import Stream
 from tidegate.engine import Slice
 from tidegate.engine import run as run_slices
-from tidegate.queries import planner
 from tidegate.engine.context import RunContext, StageRun
-from tidegate.stages.id_memory import memory_us, remembered, state_of
+from tidegate.queries import planner
 from tidegate.sources.files import SLICE_BYTES, packed
 from tidegate.sources.intake import Intake, Taken, take
 from tidegate.sources.settle import (
@@ -38,6 +34,10 @@ from tidegate.sources.settle import (
     write_refusals,
     write_sorted,
 )
+from tidegate.stages import ingest_account as account
+from tidegate.stages.id_memory import memory_us, remembered, state_of
+from tidegate.stages.ingest_listing import Listing, changed_since, file_rows, listed, refuse_changed
+from tidegate.stages.launcher import launch
 from tidegate.store.intervals import Interval
 
 STAGE = "ingest"

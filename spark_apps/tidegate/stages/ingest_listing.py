@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tidegate.stages.ingest_account import Found
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Stream, from_us
 from tidegate.engine.context import RunContext
 from tidegate.sources.files import Expected, Piece, SourceFile, cut, expected_files, modified_at, pattern_unit
+from tidegate.stages.ingest_account import Found
 from tidegate.store.intervals import Interval
 
 _GROWTH_LOOKBACK_INTERVALS = 24

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tidegate.stages.machine_errors import of_the_machine
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.units import UnreadableError, read_duration_us, read_share
 from tidegate.engine.context import RunContext
+from tidegate.stages.machine_errors import of_the_machine
 from tidegate.store.intervals import Interval, intervals_between
 
 

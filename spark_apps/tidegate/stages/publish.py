@@ -26,14 +26,14 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from tidegate.declarations.errors import UserError
+from tidegate.declarations.tables import TIMESTAMP
+from tidegate.engine.context import RunContext
 from tidegate.stages import dbt_session
 from tidegate.stages.dbt_project import render_project, spark_type
 from tidegate.stages.dbt_session import Session, SourceTable
 from tidegate.stages.extras import require_stage
 from tidegate.stages.launcher import launch
-from tidegate.declarations.errors import UserError
-from tidegate.declarations.tables import TIMESTAMP
-from tidegate.engine.context import RunContext
 from tidegate.store.commit import Commit
 from tidegate.store.intervals import Interval
 from tidegate.store.warehouse import MARTS, Warehouse

@@ -24,13 +24,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.history.judged import TABLE as ACCURACY
-from tidegate.history.judged import judge
-from tidegate.history.past import Past, View, renew
-from tidegate.stages.launcher import launch
 from tidegate.declarations.models import History, Stream, from_us
 from tidegate.declarations.tables import TIMESTAMP, has_groups
 from tidegate.engine.context import RunContext, StageRun
+from tidegate.history.judged import TABLE as ACCURACY
+from tidegate.history.judged import judge
+from tidegate.history.past import Past, View, renew
 from tidegate.history.store import (
     LEVELS,
     BandFile,
@@ -53,6 +52,7 @@ from tidegate.operators.history.thinning import (
     relabel_rows,
 )
 from tidegate.operators.schedule import instants_us
+from tidegate.stages.launcher import launch
 from tidegate.store.intervals import Interval, interval_labelled
 from tidegate.store.upkeep import tidy
 from tidegate.store.warehouse import Warehouse

@@ -21,13 +21,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from tidegate.stages.launcher import launch
-from tidegate.stages.resample_history import DAY_US, recorded_passes
 from tidegate.declarations.models import History, Stream
 from tidegate.declarations.tables import TIMESTAMP, has_groups
 from tidegate.engine.context import RunContext, StageRun, previous_label
 from tidegate.history.store import ROOM, SAMPLE_ORDER, put_bands, recorded_fractions, samples_table
-from tidegate.queries.plans import PlanHistory
 from tidegate.operators.history.bands import Bands, initial_levels, room_between_passes
 from tidegate.operators.history.laws import Float64s, Int64s
 from tidegate.operators.history.leaves import LeafAggregator, partial_schema
@@ -41,6 +38,9 @@ from tidegate.operators.history.thinning import (
 )
 from tidegate.operators.schedule import instants_us
 from tidegate.operators.window_sizing.bounds import EffectiveBounds
+from tidegate.queries.plans import PlanHistory
+from tidegate.stages.launcher import launch
+from tidegate.stages.resample_history import DAY_US, recorded_passes
 from tidegate.store.intervals import Interval, interval_holding
 
 STAGE = "sample_history"

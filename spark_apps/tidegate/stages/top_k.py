@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidegate.stages.launcher import launch
-from tidegate.queries.answers import write_answers
 from tidegate.engine.context import RunContext
+from tidegate.queries.answers import write_answers
+from tidegate.stages.launcher import launch
 from tidegate.store.intervals import Interval
 
 STAGE = "top_k"
