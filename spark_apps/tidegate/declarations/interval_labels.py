@@ -8,7 +8,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 _HOUR, _MINUTE, _SECOND = "%Y-%m-%dT%H", "%Y-%m-%dT%H%M", "%Y-%m-%dT%H%M%S"
-_FORMATS = {13: _HOUR, 15: _MINUTE, 17: _SECOND}
 
 
 def interval_label(start: datetime, length: timedelta) -> str:
@@ -29,4 +28,4 @@ def label_start(label: str) -> datetime:
     >>> label_start("2013-02-08T10").isoformat()
     '2013-02-08T10:00:00+00:00'
     """
-    return datetime.strptime(label, _FORMATS[len(label)]).replace(tzinfo=UTC)
+    return datetime.fromisoformat(label).replace(tzinfo=UTC)
