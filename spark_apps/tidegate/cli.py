@@ -26,7 +26,7 @@ EXIT_CODES = """exit status:
        message says why, nothing was done
   130  interrupted; completed work is kept"""
 _PIPELINE = "folder with pipeline.yml and queries/"
-_WAREHOUSE = "folder that holds the tables"
+_WAREHOUSE = "folder that holds the tables, or a URI such as s3://bucket/folder"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -188,7 +188,7 @@ def _parser() -> argparse.ArgumentParser:
         "  tidegate report dags/pipelines/flights --warehouse warehouse --output storm.html",
     )
     report.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR", help=_PIPELINE)
-    report.add_argument("--warehouse", type=Path, required=True, metavar="DIR", help=_WAREHOUSE)
+    report.add_argument("--warehouse", required=True, metavar="DIR", help=_WAREHOUSE)
     report.add_argument("--output", type=Path, metavar="FILE", help="default: <warehouse>/<pipeline>/_docs/report.html")
     _as_of(report)
     report.set_defaults(action=_report)
@@ -203,7 +203,7 @@ def _parser() -> argparse.ArgumentParser:
         "  tidegate sql dags/pipelines/flights --warehouse warehouse --duckdb > views.sql && duckdb -init views.sql",
     )
     sql.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR", help=_PIPELINE)
-    sql.add_argument("--warehouse", type=Path, required=True, metavar="DIR", help=_WAREHOUSE)
+    sql.add_argument("--warehouse", required=True, metavar="DIR", help=_WAREHOUSE)
     sql.add_argument("--port", type=int, default=15432, metavar="N", help="port to listen on (default 15432)")
     sql.add_argument(
         "--host",
@@ -240,7 +240,7 @@ def _parser() -> argparse.ArgumentParser:
         "tidegate migrate dags/pipelines/flights --warehouse warehouse",
     )
     migrate.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR", help=_PIPELINE)
-    migrate.add_argument("--warehouse", type=Path, required=True, metavar="DIR", help=_WAREHOUSE)
+    migrate.add_argument("--warehouse", required=True, metavar="DIR", help=_WAREHOUSE)
     migrate.set_defaults(action=_migrate)
 
     completion = _command(
@@ -257,7 +257,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _about_the_past(parser: argparse.ArgumentParser, start: str, end: str) -> None:
     """Arguments of the commands that estimate; ``start``, ``end``: what --from and --to are."""
-    parser.add_argument("--warehouse", type=Path, required=True, metavar="DIR", help=_WAREHOUSE)
+    parser.add_argument("--warehouse", required=True, metavar="DIR", help=_WAREHOUSE)
     parser.add_argument("--from", dest="start", type=instant, required=True, metavar="T", help=start)
     parser.add_argument("--to", dest="end", type=instant, required=True, metavar="T", help=end)
     parser.add_argument(

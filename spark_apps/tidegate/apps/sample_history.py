@@ -6,7 +6,7 @@ It belongs to the leaf of its event time, however late it comes. It is sampled i
 at which its interval entered (``bands.initial_levels``) and below that at which a recorded pass holds the interval. So
 a partition is a function of the tuples and the recorded passes, whenever and however often it is written.
 
-Where the declared rates let one process keep up it reads the tuples from their files itself; beyond, Spark does.
+Files are read in slices: by this process while there is one, else as tasks of one Spark job.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from tidegate.apps.launcher import launch
 from tidegate.apps.resample_history import DAY_US, recorded_passes
 from tidegate.declarations.models import History, Stream
 from tidegate.declarations.tables import TIMESTAMP, has_groups
+from tidegate.engine import Slice
+from tidegate.engine import run as run_slices
 from tidegate.hosts.context import RunContext, StageRun, previous_label
-from tidegate.hosts.history_store import ROOM, SAMPLE_ORDER, put_bands, recorded_fractions, samples_table
+from tidegate.hosts.history_store import ROOM, recorded_fractions, samples_table, write_bands
 from tidegate.hosts.plans import PlanHistory
 from tidegate.operators.history.bands import Bands, initial_levels, room_between_passes
 from tidegate.operators.history.laws import Float64s, Int64s
@@ -41,11 +41,14 @@ from tidegate.operators.history.thinning import (
 )
 from tidegate.operators.schedule import instants_us
 from tidegate.operators.window_sizing.bounds import EffectiveBounds
+from tidegate.store import parquet
 from tidegate.store.intervals import Interval, interval_holding
+from tidegate.store.places import place
+from tidegate.store.warehouse import Warehouse
 
 STAGE = "sample_history"
-# One process reads, hashes and adds up about a million tuples a second; the samples of a run stay in its memory.
-MOST_TUPLES_READ_HERE = 20_000_000
+# One process reads, hashes and adds up about a million tuples a second; the samples of a slice stay in its memory.
+MOST_TUPLES_AT_ONCE = 20_000_000
 _BATCH_ROWS = 1 << 17
 
 _ROOM_SCHEMA = pa.schema(
@@ -155,12 +158,13 @@ def _sample_stream(
     oldest = interval_holding(pipeline, min(lower_us - stream.max_early_s * 1_000_000, intervals[0].start_us)).label
     table = f"events_{stream.name}"
     labels = [label for label in warehouse.labels(table) if oldest <= label <= intervals[-1].label]
-    few = stream.rate * pipeline.interval_s * len(labels) <= MOST_TUPLES_READ_HERE
-    source: _Here | _Spark = _Here(context, table, labels) if few else _Spark(context, table, labels)
+    readings = _readings(warehouse, table, labels, entering)
+    slices = [Slice(number, one) for number, one in enumerate(readings)]
 
     history = _history(stream)
     aggregator = LeafAggregator(stream.numeric_columns, history.group_by)
-    aggregator.merge(source.aggregated(entering))
+    for partial in run_slices(slices, aggregated, lambda: context.spark):
+        aggregator.merge(partial)
     found = aggregator.to_arrow()
     tuples = np.zeros(len(intervals), np.int64)
     np.add.at(tuples, found.column("part").to_numpy(), found.column("tuples").to_numpy())
@@ -169,7 +173,7 @@ def _sample_stream(
     held_at = np.minimum(entered_at, [recorded.get(interval.start_us, np.inf) for interval in intervals])
     entering = replace(entering, entered_at=entered_at, held_at=held_at)
 
-    source.write_samples(stage, entering, intervals, Bands.of(history))
+    _put_samples(context, stage, entering, readings, intervals)
     sampled = _sampled_counts(stage, stream, intervals)
     labels_of = [i.label for i in intervals]
     leaves = leaf_rows(found, sampled, entering, labels_of, warehouse.schema("history_leaves"))
@@ -206,7 +210,7 @@ def _sampled_counts(stage: StageRun, stream: Stream, intervals: Sequence[Interva
     found: dict[tuple[int, int], int] = {}
     for index, interval in enumerate(intervals):
         for file in stage.commit.written(samples_table(stream.name), interval.label):
-            starts = instants_us(pq.ParquetFile(file).read(columns=["leaf_start"]).column("leaf_start"))
+            starts = instants_us(parquet.opened(file).read(columns=["leaf_start"]).column("leaf_start"))
             for start, count in zip(*(a.tolist() for a in np.unique(starts, return_counts=True)), strict=True):
                 found[index, start] = found.get((index, start), 0) + count
     return found
@@ -247,78 +251,75 @@ def leaf_rows(
     return rows
 
 
+@dataclass(frozen=True, eq=False)
+class _Reading:
+    """Some files of a stream's tuples. ``to``: where the samples that enter each interval go, in files of ``run``."""
+
+    paths: tuple[str, ...]
+    schema: pa.Schema
+    entering: Entering
+    samples: pa.Schema | None = None
+    to: tuple[str, ...] = ()
+    run: str = ""
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The tuples as the files have them."""
+        if self.paths:
+            yield from parquet.dataset(self.paths, self.schema).to_batches(batch_size=_BATCH_ROWS)
+
+
+def _readings(warehouse: Warehouse, table: str, labels: Sequence[str], entering: Entering) -> list[_Reading]:
+    """The files of the partitions, in slices of about so many rows as one process reads at once."""
+    parts: list[list[str]] = [[]]
+    rows = 0
+    for label in labels:
+        rows += warehouse.rows(table, label)
+        if parts[-1] and rows > MOST_TUPLES_AT_ONCE:
+            parts.append([])
+            rows = warehouse.rows(table, label)
+        parts[-1].append(label)
+    return [_Reading(warehouse.files(table, part), warehouse.schema(table), entering) for part in parts]
+
+
+def aggregated(one: Slice) -> pa.Table:
+    """The partial aggregates of the tuples of a slice (a :class:`_Reading`) that enter."""
+    reading: _Reading = one.of
+    schema = partial_schema(reading.entering.stream.numeric_columns)
+    return pa.Table.from_batches(list(_aggregate(reading.entering)(reading.batches())), schema=schema)
+
+
+def write_samples(one: Slice) -> None:
+    """Write the samples of a slice (a :class:`_Reading`), a file a band. **Memory**: the samples."""
+    reading: _Reading = one.of
+    assert reading.samples is not None
+    bands, placed = Bands.of(_history(reading.entering.stream)), _with_place(reading.samples)
+    batches = list(_sample(reading.entering, reading.samples)(reading.batches()))
+    found = pa.Table.from_batches(batches, schema=placed)
+    part = found.column("_part").to_numpy()
+    for index, folder in enumerate(reading.to):
+        own = found.filter(pa.array(part == index)).select(reading.samples.names)
+        write_bands(own, bands, place(folder), f"{one.number:05d}-{reading.run}")
+
+
+def _put_samples(
+    context: RunContext,
+    stage: StageRun,
+    entering: Entering,
+    readings: Sequence[_Reading],
+    intervals: Sequence[Interval],
+) -> None:
+    """Replace the intervals' partitions by the samples that enter in them."""
+    table, commit = samples_table(entering.stream.name), stage.commit
+    schema = context.warehouse.schema(table)
+    to = tuple(str(commit.stage_folder(table, interval.label)) for interval in intervals)
+    asked = [replace(one, entering=entering, samples=schema, to=to, run=commit.id) for one in readings]
+    run_slices([Slice(number, one) for number, one in enumerate(asked)], write_samples, lambda: context.spark)
+    for interval in intervals:
+        if not commit.written(table, interval.label):
+            commit.put_arrow(table, interval, schema.empty_table())
+
+
 BatchMap = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-
-
-@dataclass(frozen=True)
-class _Here:
-    """The tuples read by this process, batch by batch, from the files of the named partitions."""
-
-    context: RunContext
-    table: str
-    labels: Sequence[str]
-
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        files = self.context.warehouse.files(self.table, self.labels)
-        if files:
-            source = ds.dataset(list(files), schema=self.context.warehouse.schema(self.table), format="parquet")
-            yield from source.to_batches(batch_size=_BATCH_ROWS)
-
-    def aggregated(self, entering: Entering) -> pa.Table:
-        """The partial aggregates of the tuples that enter."""
-        schema = partial_schema(entering.stream.numeric_columns)
-        return pa.Table.from_batches(list(_aggregate(entering)(self._batches())), schema=schema)
-
-    def write_samples(self, stage: StageRun, entering: Entering, intervals: Sequence[Interval], bands: Bands) -> None:
-        """Write the samples, a file a band."""
-        table = samples_table(entering.stream.name)
-        schema = self.context.warehouse.schema(table)
-        found = pa.Table.from_batches(list(_sample(entering, schema)(self._batches())), schema=_with_place(schema))
-        part = found.column("_part").to_numpy()
-        for index, interval in enumerate(intervals):
-            put_bands(stage.commit, table, interval, found.filter(pa.array(part == index)), bands)
-
-
-@dataclass(frozen=True)
-class _Spark:
-    """The same, by Spark."""
-
-    context: RunContext
-    table: str
-    labels: Sequence[str]
-
-    def aggregated(self, entering: Entering) -> pa.Table:
-        """The partial aggregates of the tuples that enter."""
-        stream = entering.stream
-        names = [*_history(stream).group_by, *stream.numeric_columns]
-        columns = list(dict.fromkeys(["event_time", "arrival_time", *names]))
-        events = self.context.warehouse.read_spark(self.context.spark, self.table, self.labels)
-        partials = events.select(*(f"`{c}`" for c in columns)).mapInArrow(
-            _aggregate(entering), _spark_schema(partial_schema(stream.numeric_columns))
-        )
-        return partials.toArrow()
-
-    def write_samples(self, stage: StageRun, entering: Entering, intervals: Sequence[Interval], bands: Bands) -> None:
-        """Write the samples, a file a band."""
-        table = samples_table(entering.stream.name)
-        schema = self.context.warehouse.schema(table)
-        events = self.context.warehouse.read_spark(self.context.spark, self.table, self.labels).drop("interval")
-        labels = [i.label for i in intervals]
-        placed = pa.schema([*schema, ("interval", pa.string()), ("_band", pa.int64())])
-
-        def sample(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            names = np.array(labels, dtype=object)
-            for batch in _sample(entering, schema)(batches):
-                place = {
-                    "interval": pa.array(names[batch.column("_part").to_numpy()], pa.string()),
-                    "_band": pa.array(bands.of_priority(batch.column("u").to_numpy())),
-                }
-                yield pa.RecordBatch.from_arrays(
-                    [place[f.name] if f.name in place else batch.column(f.name) for f in placed], schema=placed
-                )
-
-        frame = events.mapInArrow(sample, _spark_schema(placed))
-        stage.commit.put_spark(table, frame, intervals, list(SAMPLE_ORDER), files_by="_band")
 
 
 def _aggregate(entering: Entering) -> BatchMap:
@@ -371,12 +372,6 @@ def _sample(entering: Entering, schema: pa.Schema) -> BatchMap:
 def _entered(entering: Entering, batch: pa.RecordBatch) -> tuple[Int64s, pa.RecordBatch]:
     part = entering.part(instants_us(batch.column("event_time")), instants_us(batch.column("arrival_time")))
     return part[part >= 0], batch.filter(pa.array(part >= 0))
-
-
-def _spark_schema(schema: pa.Schema):  # type: ignore[no-untyped-def]
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    return from_arrow_schema(schema)
 
 
 if __name__ == "__main__":
