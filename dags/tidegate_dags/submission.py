@@ -113,7 +113,7 @@ def environment(master: str) -> dict[str, str]:
     python = os.environ.get("TIDEGATE_PYTHON") or sys.executable
     found = {name: python for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")}
     if master.startswith("local") and not {"SPARK_CONF_DIR", "SPARK_HOME"} & os.environ.keys():
-        found["SPARK_CONF_DIR"] = str(installed("tidegate") / "hosts" / "spark_conf")
+        found["SPARK_CONF_DIR"] = str(installed("tidegate") / "engine" / "spark_conf")
     return {name: value for name, value in found.items() if name not in os.environ}
 
 

@@ -21,10 +21,10 @@ import pyarrow.parquet as pq
 from tests.attacks import reading
 from tests.attacks.odd import ARROW, JSON_TOKENS, TEXTS
 
-from tidegate.apps import ingest
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Pipeline, Stream
-from tidegate.hosts.context import RunContext
+from tidegate.engine.context import RunContext
+from tidegate.stages import ingest
 from tidegate.store.intervals import intervals_between
 from tidegate.store.warehouse import Warehouse
 
@@ -34,7 +34,7 @@ FORMATS = ("jsonl", "csv", "parquet")
 KEYS = (("string", "seen"), ("integer", "seen"), ("string", "landed"))
 RECORDS = 100
 # Slices run here one by one, as Spark's tasks would run them.
-_HERE = "tidegate.apps.ingest.run_slices", lambda slices, work, _: [work(one) for one in slices]
+_HERE = "tidegate.stages.ingest.run_slices", lambda slices, work, _: [work(one) for one in slices]
 _PIPELINE = """\
 name: attacked
 owner: nobody

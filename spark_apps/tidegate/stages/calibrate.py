@@ -1,0 +1,338 @@
+"""Calibrate: the truth after the fact, the slack that would have done, the accuracy that was reached.
+
+Two halves. `learn` needs only the tuples: it writes the truth of the windows that became final, how long each would
+have had to wait and how much of its range it could have missed, and the slack and slack width in effect from the
+interval's end. `judge` compares the answers with the truth. A run over many intervals learns from all of them before it
+plans and answers the first (nothing learnt takes effect before the end of the interval it was learnt in, so no answer
+can see what it should not), and judges after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.declarations.models import Pipeline, Query
+from tidegate.declarations.promises import terms_of
+from tidegate.declarations.tables import TIMESTAMP
+from tidegate.engine import Slice
+from tidegate.engine.context import RunContext, StageRun
+from tidegate.operators.accuracy import (
+    hit_rate,
+    needed_slack,
+    needed_slack_on_grid,
+    relative_error,
+    within,
+)
+from tidegate.operators.schedule import Int64s, Schedule, instants_us, ticks_between
+from tidegate.queries.answers import windows_of
+from tidegate.queries.planner import first_arrivals_us
+from tidegate.queries.plans import Emissions, PlanHistory, asked
+from tidegate.queries.questions import Answering, Question
+from tidegate.queries.slacks import SlackHistory
+from tidegate.queries.slices import PartFile, Staged, cuts, question, run_here_or_on_spark
+from tidegate.stages.calibrate_promises import judge_promises
+from tidegate.stages.calibrate_slacks import NEEDED_ORDER, plan_slacks
+from tidegate.stages.calibrate_widths import candidate_errors, judged_columns, learn_widths, whole_windows
+from tidegate.stages.launcher import launch
+from tidegate.store.intervals import Interval, labels_holding
+
+STAGE = "calibrate"
+
+
+def run(context: RunContext, intervals: Sequence[Interval]) -> None:
+    """Learn from the intervals, then judge their answers."""
+    learn(context, intervals)
+    judge(context, intervals)
+
+
+def learn(context: RunContext, intervals: Sequence[Interval]) -> None:
+    """Write truth, needed slacks, and the slack and error-to-width plans in effect from each interval's end."""
+    pipeline, warehouse = context.pipeline, context.warehouse
+    warehouse.require("source_files", [i.label for i in intervals], "ingest")
+    context.require_predecessor("slack_plan", intervals, STAGE)
+    began_us = first_arrivals_us(warehouse, intervals[-1].label)
+    with context.stage("calibrate_learn", intervals) as stage:
+        evidence = _learn_queries(context, stage, began_us, intervals)
+        for interval in intervals:
+            own = evidence.filter(pc.equal(evidence.column("interval"), interval.label))
+            stage.commit.put_arrow("needed_slack", interval, own.sort_by(NEEDED_ORDER))
+        plan_slacks(context, stage, intervals, evidence)
+    # In a commit of its own: it needs the slacks that have just been planned.
+    slacks = SlackHistory.load(warehouse, intervals)
+    ends_us = {q.id: final_ends_us(pipeline, q, began_us, intervals) for q in pipeline.queries}
+    slack_us = {q.id: slacks.slack_us(q, ends_us[q.id]) for q in pipeline.queries}
+    with context.stage("calibrate_widths", intervals) as stage:
+        learn_widths(context, stage, intervals, ends_us, slack_us)
+
+
+def final_ends_us(
+    pipeline: Pipeline, query: Query, began_us: Mapping[str, int], intervals: Sequence[Interval]
+) -> Int64s:
+    """The multiples of EVERY at which the query's windows became final (end + horizon) within the intervals."""
+    horizon_us = pipeline.horizon_s * 1_000_000
+    start_us, end_us = intervals[0].start_us - horizon_us, intervals[-1].end_us - horizon_us
+    ends_us = ticks_between(start_us, end_us, round(query.every_s * 1e6))
+    asked_us: Int64s = ends_us[asked(pipeline, query, ends_us, began_us)]
+    return asked_us
+
+
+def slack_grid_s(pipeline: Pipeline) -> np.ndarray:
+    """The slacks tried for a query with ERROR: none, a tick, then whole ticks about a quarter apart, and the horizon.
+
+    A window that waits longer holds more memory, so the steps are not left as coarse as the answers would allow.
+    """
+    ticks = [1]
+    while (ticks[-1] + 1) * pipeline.tick_s < pipeline.horizon_s:
+        ticks.append(max(ticks[-1] + 1, round(ticks[-1] * 1.25)))
+    below = [t * pipeline.tick_s for t in ticks if t * pipeline.tick_s < pipeline.horizon_s]
+    return np.array([0.0, *below, pipeline.horizon_s], dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Learning:
+    """Windows of a query that became final, and where their truth goes.
+
+    ``true``: the whole windows at the horizon. ``asked``: with ERROR, each window at every slack of the grid, the last
+    of which is the horizon. ``files``: interval → the file for the truth of the windows that became final in it.
+    """
+
+    pipeline: Pipeline
+    true: Question
+    asked: Question | None
+    ends_us: Int64s
+    grid_s: np.ndarray
+    files: Mapping[str, str]
+    truth: pa.Schema
+    needed: pa.Schema
+
+
+@dataclass
+class Learnt:
+    """What a slice has learnt: rows of truth written an interval, and the slacks that would have done."""
+
+    rows: dict[str, int]
+    needed: pa.Table
+
+
+def _learn_queries(
+    context: RunContext, stage: StageRun, began_us: Mapping[str, int], intervals: Sequence[Interval]
+) -> pa.Table:
+    """Write the truth of all queries; return the needed slacks, with the interval that learnt them.
+
+    Slices of windows are answered and judged where they are read: what comes here is a number a window, or the winners.
+    """
+    pipeline, warehouse = context.pipeline, context.warehouse
+    schema = warehouse.schema("needed_slack").append(pa.field("interval", pa.string()))
+    staged = {q.id: Staged(stage.commit, f"truth_{q.id}", intervals) for q in pipeline.queries}
+    horizon_us, parts = pipeline.horizon_s * 1_000_000, []
+    for query in pipeline.queries:
+        ends_us = final_ends_us(pipeline, query, began_us, intervals)
+        if len(ends_us) == 0:
+            continue
+        table = staged[query.id]
+        grid_s = slack_grid_s(pipeline) if query.error is not None else np.array([float(pipeline.horizon_s)])
+        whole = question(context, query, _on_grid(query, ends_us, grid_s[-1:]))
+        for number, (first, last) in enumerate(cuts(whole, len(ends_us), pipeline.partitions, len(grid_s))):
+            own = ends_us[first:last]
+            true = question(context, query, _on_grid(query, own, grid_s[-1:]))
+            asked = question(context, query, _on_grid(query, own, grid_s)) if query.error is not None else None
+            where = table.files(number, labels_holding(pipeline, own + horizon_us))
+            parts.append(Learning(pipeline, true, asked, own, grid_s, where, warehouse.schema(table.table), schema))
+    rows = sum(files.rows() * len(part.grid_s) for part in parts for files in part.true.files.values())
+    done = run_here_or_on_spark(context, learnt, parts, rows)
+    for query in pipeline.queries:
+        counts = [found.rows for found, part in zip(done, parts, strict=True) if part.true.query.id == query.id]
+        for interval, written in staged[query.id].settle(counts).items():
+            stage.record(interval, query.id, rows_out=written, peak_state_bytes=0)
+        context.progress(f"calibrate: {query.id}: truth known")
+    return pa.concat_tables([schema.empty_table(), *(found.needed for found in done)])
+
+
+def _on_grid(query: Query, ends_us: Int64s, grid_s: np.ndarray) -> Schedule:
+    """Every window at every slack of the grid."""
+    slack_us = np.tile((grid_s * 1e6).astype(np.int64), len(ends_us))
+    ranges_us = {w.alias: round(w.range_s * 1e6) for w in query.windows}
+    return Schedule.from_ticks(np.repeat(ends_us, len(grid_s)), slack_us, ranges_us)
+
+
+def learnt(part: Slice) -> Learnt:
+    """Answer the windows, write the truth, and say which slacks would have done.
+
+    **Memory**: the truth of the slice's windows.
+    """
+    own: Learning = part.of
+    pipeline, query = own.pipeline, own.true.query
+    known = whole_windows(own.true)
+    ends_us, horizon_us = known.column("window_end").to_numpy(), pipeline.horizon_s * 1_000_000
+    truth = known.drop_columns("window_end").append_column("window_end", _instants(ends_us))
+    truth = truth.append_column("interval", pa.array(labels_holding(pipeline, ends_us + horizon_us), pa.string()))
+    counts = {}
+    for label, file in own.files.items():
+        mine = truth.filter(pc.equal(truth.column("interval"), label)).sort_by(_truth_order(query))
+        if mine.num_rows:
+            written = PartFile(file)
+            written.add(mine.select(own.truth.names).cast(own.truth))
+            counts[label] = written.close()
+    needed = own.needed.empty_table()
+    if query.kind == "top_k":
+        slack_s = needed_slack(truth.column("_arrival_us").to_numpy(), instants_us(truth.column("window_end")))
+        needed = pa.table(
+            {
+                "query": pa.repeat(query.id, truth.num_rows),
+                "window_end": truth.column("window_end"),
+                "event_id": truth.column("_event_id"),
+                "slack_s": slack_s,
+                "interval": truth.column("interval"),
+            }
+        )
+    elif own.asked is not None:
+        assert query.error is not None
+        waited_us = own.asked.schedule.emit_us - own.asked.schedule.window_end_us
+        column = np.searchsorted((own.grid_s * 1e6).astype(np.int64), waited_us)
+        errors = candidate_errors(own.asked, column, known, own.ends_us, len(own.grid_s))
+        needed = pa.table(
+            {
+                "query": pa.repeat(query.id, len(own.ends_us)),
+                "window_end": _instants(own.ends_us),
+                "event_id": pa.nulls(len(own.ends_us), pa.string()),
+                "slack_s": needed_slack_on_grid(errors, own.grid_s, query.error),
+                "interval": labels_holding(pipeline, own.ends_us + horizon_us),
+            }
+        )
+    return Learnt(counts, needed.cast(own.needed))
+
+
+def _truth_order(query: Query) -> list[tuple[str, str]]:
+    """By what the truth is sorted: a total order of its rows."""
+    names = query.row_keys if query.kind == "top_k" else tuple(o.name for o in query.outputs)
+    return [(name, "ascending") for name in ("window_end", *names)]
+
+
+def judge(context: RunContext, intervals: Sequence[Interval]) -> None:
+    """Write the accuracy of the windows that became final, from the answers given then and the truth known now.
+
+    With them the promises are judged, period by period.
+    """
+    pipeline, warehouse = context.pipeline, context.warehouse
+    context.require_predecessor("promise_periods", intervals, STAGE)
+    plans = PlanHistory.for_emissions(warehouse, intervals[0].start_us - pipeline.horizon_s * 1_000_000)
+    slacks = SlackHistory.load(warehouse, intervals)
+    with context.stage(STAGE, intervals) as stage:
+        rows: list[dict[str, Any]] = []
+        for query in pipeline.queries:
+            judged = _judge_query(context, stage, query, plans, slacks, intervals)
+            rows += judged
+            context.progress(f"calibrate: {query.id}: {len(judged)} windows judged")
+        table = pa.Table.from_pylist(
+            rows, schema=warehouse.schema("accuracy").append(pa.field("interval", pa.string()))
+        )
+        for interval in intervals:
+            own = table.filter(pc.equal(table.column("interval"), interval.label))
+            stage.commit.put_arrow(
+                "accuracy", interval, own.sort_by([("query", "ascending"), ("window_end", "ascending")])
+            )
+            stage.record(interval, rows_out=own.num_rows)
+        judge_promises(context, stage, intervals, table)
+
+
+def _judge_query(
+    context: RunContext,
+    stage: StageRun,
+    query: Query,
+    plans: PlanHistory,
+    slacks: SlackHistory,
+    intervals: Sequence[Interval],
+) -> list[dict[str, Any]]:
+    pipeline, warehouse = context.pipeline, context.warehouse
+    horizon_us = pipeline.horizon_s * 1_000_000
+    start_us, end_us = intervals[0].start_us - horizon_us, intervals[-1].end_us - horizon_us
+    # Whatever ended then was answered by the end of these intervals; K in whole ticks may pass the horizon by one.
+    given = plans.emissions(query, slacks, start_us, intervals[-1].end_us + pipeline.tick_s * 1_000_000)
+    final = (given.window_end_us >= start_us) & (given.window_end_us < end_us)
+    given = Emissions(given.window_end_us[final], given.emit_us[final], given.row[final])
+    truth = _with_slots(context, stage, query, given, intervals)
+    truth_table, answers_table = f"truth_{query.id}", f"answers_{query.id}"
+    # A window whose answer fell before the first interval that was ever answered was never asked.
+    first = min(warehouse.labels(answers_table), default="~")
+    emitted = np.array(labels_holding(pipeline, given.emit_us), dtype=object)
+    known = (emitted >= first).astype(bool)
+    if not known.any():
+        return []
+    labels = sorted(set(emitted[known].tolist()))
+    warehouse.require(answers_table, labels, "join_aggregate or top_k")
+    given = Emissions(given.window_end_us[known], given.emit_us[known], given.row[known])
+    ends_us, slack_us = given.window_end_us, given.emit_us - given.window_end_us
+    if truth is None:
+        truth = warehouse.read_arrow(truth_table, [i.label for i in intervals])
+    answers = warehouse.read_arrow(answers_table, labels)
+    windows = _instants(ends_us)
+    if query.kind == "top_k":
+        column = "event_id"
+        values = hit_rate(answers, truth, windows, event_id=column)
+        metric = "hit_rate"
+    else:
+        groups, measured = judged_columns(query)
+        values = relative_error(answers, truth, windows, groups, measured)
+        metric = "relative_error"
+    terms = terms_of(pipeline, query)
+    kept = None if terms is None else within(terms, values)
+    widths = windows_of(query, plans, given).widths_s
+    learnt_in = labels_holding(pipeline, ends_us + horizon_us)
+    rows = []
+    for i, end in enumerate(windows.to_pylist()):
+        rows.append(
+            {
+                "query": query.id,
+                "window_end": end,
+                "metric": metric,
+                "value": float(values[i]),
+                "promised": query.promised,
+                "kept": None if kept is None else bool(kept[i]),
+                "slack_s": float(slack_us[i]) / 1e6,
+                "width_s": [(alias, float(width[i])) for alias, width in widths.items()],
+                "interval": learnt_in[i],
+            }
+        )
+    return rows
+
+
+def _with_slots(
+    context: RunContext, stage: StageRun, query: Query, given: Emissions, intervals: Sequence[Interval]
+) -> pa.Table | None:
+    """Put the query's truth again if some of its windows ended at slots (level C), with theirs; None if none did."""
+    pipeline, table = context.pipeline, f"truth_{query.id}"
+    every_us = round(query.every_s * 1e6)
+    slots_us = np.unique(given.window_end_us[given.window_end_us % every_us != 0])
+    if len(slots_us) == 0:
+        return None
+    horizon_us = pipeline.horizon_s * 1_000_000
+    ranges_us = {w.alias: round(w.range_s * 1e6) for w in query.windows}
+    schedule = Schedule.from_ticks(slots_us, horizon_us, ranges_us)
+    rows = Answering(question(context, query, schedule)).table()
+    index = np.asarray(rows.column("_window_index").to_numpy(), dtype=np.int64)
+    ends_us = schedule.window_end_us[index]
+    labels = labels_holding(pipeline, ends_us + horizon_us)
+    rows = rows.append_column("window_end", _instants(ends_us)).append_column("interval", pa.array(labels, pa.string()))
+    if query.kind == "top_k" and "event_id" not in rows.schema.names:
+        rows = rows.append_column("event_id", rows.column("_event_id"))
+    regular = context.warehouse.read_arrow(table, [i.label for i in intervals])
+    regular = regular.filter(pa.array(instants_us(regular.column("window_end")) % every_us == 0))
+    truth = pa.concat_tables([regular, rows.select(regular.schema.names).cast(regular.schema)])
+    for interval in intervals:
+        own = truth.filter(pc.equal(truth.column("interval"), interval.label))
+        stage.commit.put_arrow(table, interval, own.sort_by(_truth_order(query)))
+    return truth
+
+
+def _instants(microseconds: Int64s) -> pa.Array:
+    return pa.array(microseconds, pa.int64()).cast(pa.timestamp("us")).cast(TIMESTAMP)
+
+
+if __name__ == "__main__":
+    launch(STAGE, run)
