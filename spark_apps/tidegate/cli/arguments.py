@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TypeAlias
 
 from tidegate.stages.launcher import as_of, instant
