@@ -6,13 +6,14 @@ It belongs to the leaf of its event time, however late it comes. It is sampled i
 at which its interval entered (``bands.initial_levels``) and below that at which a recorded pass holds the interval. So
 a partition is a function of the tuples and the recorded passes, whenever and however often it is written.
 
-Files are read in slices: by this process while there is one, else as tasks of one Spark job.
+Intervals are worked on in slices: by this process while there is one, else as tasks of one Spark job.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +48,7 @@ from tidegate.store.places import place
 from tidegate.store.warehouse import Warehouse
 
 STAGE = "sample_history"
+Result = TypeVar("Result")
 # One process reads, hashes and adds up about a million tuples a second; the samples of a slice stay in its memory.
 MOST_TUPLES_AT_ONCE = 20_000_000
 _BATCH_ROWS = 1 << 17
@@ -92,7 +94,8 @@ def _sorted(parts: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:
 class Entering:
     """Which tuples of a stream enter history in which of consecutive intervals, in which leaf, sampled or not.
 
-    ``entered_at`` and ``held_at``, one an interval: the fraction at which its tuples enter, and the one in force.
+    ``parts``: indices of those that are asked for. ``entered_at`` and ``held_at``, one an interval: the fraction at
+    which its tuples enter, and the one in force.
     """
 
     stream: Stream
@@ -100,16 +103,16 @@ class Entering:
     tick_us: int
     from_us: int
     interval_us: int
-    count: int
+    parts: range
     passes: tuple[Pass, ...]
     entered_at: Float64s | None = None
     held_at: Float64s | None = None
 
     def part(self, event_us: Int64s, arrival_us: Int64s) -> Int64s:
-        """Index of the interval in which each tuple enters; −1 if in none of them."""
+        """Index of the interval in which each tuple enters; −1 if in none of ``parts``."""
         leave_us = self.bounds.leave_tick_us(event_us, self.tick_us)
         part = (np.maximum(np.maximum(arrival_us, event_us), leave_us) - self.from_us) // self.interval_us
-        return np.where((part >= 0) & (part < self.count), part, np.int64(-1))
+        return np.where((part >= self.parts.start) & (part < self.parts.stop), part, np.int64(-1))
 
     def leaf_start_us(self, event_us: Int64s) -> Int64s:
         """Start of each tuple's leaf before any pass."""
@@ -149,21 +152,13 @@ def _sample_stream(
         tick_us,
         intervals[0].start_us,
         pipeline.interval_s * 1_000_000,
-        len(intervals),
+        range(len(intervals)),
         recorded_passes(warehouse, stream.name),
     )
-    # What had arrived before and was still in its window at the last tick before the range may enter now.
-    last_tick_us = (intervals[0].start_us - 1) // tick_us * tick_us
-    lower_us = int(plans.lower_us(stream.name, np.array([last_tick_us]))[0])
-    oldest = interval_holding(pipeline, min(lower_us - stream.max_early_s * 1_000_000, intervals[0].start_us)).label
-    table = f"events_{stream.name}"
-    labels = [label for label in warehouse.labels(table) if oldest <= label <= intervals[-1].label]
-    readings = _readings(warehouse, table, labels, entering)
-    slices = [Slice(number, one) for number, one in enumerate(readings)]
-
+    slices = _slices(warehouse, entering, plans, intervals)
     history = _history(stream)
     aggregator = LeafAggregator(stream.numeric_columns, history.group_by)
-    for partial in run_slices(slices, aggregated, lambda: context.spark):
+    for partial in _run(context, aggregated, slices):
         aggregator.merge(partial)
     found = aggregator.to_arrow()
     tuples = np.zeros(len(intervals), np.int64)
@@ -173,7 +168,7 @@ def _sample_stream(
     held_at = np.minimum(entered_at, [recorded.get(interval.start_us, np.inf) for interval in intervals])
     entering = replace(entering, entered_at=entered_at, held_at=held_at)
 
-    _put_samples(context, stage, entering, readings, intervals)
+    _put_samples(context, stage, entering, slices, intervals)
     sampled = _sampled_counts(stage, stream, intervals)
     labels_of = [i.label for i in intervals]
     leaves = leaf_rows(found, sampled, entering, labels_of, warehouse.schema("history_leaves"))
@@ -252,8 +247,11 @@ def leaf_rows(
 
 
 @dataclass(frozen=True, eq=False)
-class _Reading:
-    """Some files of a stream's tuples. ``to``: where the samples that enter each interval go, in files of ``run``."""
+class _Slice:
+    """Some of the intervals, and the files of all tuples that may enter in them.
+
+    ``to``: where their samples go, of the schema ``samples``, in files of ``run``.
+    """
 
     paths: tuple[str, ...]
     schema: pa.Schema
@@ -268,55 +266,75 @@ class _Reading:
             yield from parquet.dataset(self.paths, self.schema).to_batches(batch_size=_BATCH_ROWS)
 
 
-def _readings(warehouse: Warehouse, table: str, labels: Sequence[str], entering: Entering) -> list[_Reading]:
-    """The files of the partitions, in slices of about so many rows as one process reads at once."""
-    parts: list[list[str]] = [[]]
-    rows = 0
-    for label in labels:
-        rows += warehouse.rows(table, label)
-        if parts[-1] and rows > MOST_TUPLES_AT_ONCE:
-            parts.append([])
-            rows = warehouse.rows(table, label)
-        parts[-1].append(label)
-    return [_Reading(warehouse.files(table, part), warehouse.schema(table), entering) for part in parts]
+def _slices(
+    warehouse: Warehouse, entering: Entering, plans: PlanHistory, intervals: Sequence[Interval]
+) -> list[_Slice]:
+    """The intervals, as many in a slice as one process can read at once, at least one.
+
+    What had arrived before, and was still in its window at the last tick before a slice, may enter in it.
+    """
+    stream, table = entering.stream, f"events_{entering.stream.name}"
+    rows = {label: warehouse.rows(table, label) for label in warehouse.labels(table)}
+
+    def labels(first: int, last: int) -> list[str]:
+        last_tick_us = (intervals[first].start_us - 1) // entering.tick_us * entering.tick_us
+        lower_us = int(plans.lower_us(stream.name, np.array([last_tick_us]))[0]) - stream.max_early_s * 1_000_000
+        oldest = interval_holding(warehouse.pipeline, min(lower_us, intervals[first].start_us)).label
+        return [label for label in rows if oldest <= label <= intervals[last - 1].label]
+
+    cuts = [0]
+    for last in range(2, len(intervals) + 1):
+        if sum(rows[label] for label in labels(cuts[-1], last)) > MOST_TUPLES_AT_ONCE:
+            cuts.append(last - 1)
+    return [
+        _Slice(
+            warehouse.files(table, labels(first, last)),
+            warehouse.schema(table),
+            replace(entering, parts=range(first, last)),
+        )
+        for first, last in zip(cuts, [*cuts[1:], len(intervals)], strict=True)
+    ]
 
 
 def aggregated(one: Slice) -> pa.Table:
-    """The partial aggregates of the tuples of a slice (a :class:`_Reading`) that enter."""
-    reading: _Reading = one.of
-    schema = partial_schema(reading.entering.stream.numeric_columns)
-    return pa.Table.from_batches(list(_aggregate(reading.entering)(reading.batches())), schema=schema)
+    """The partial aggregates of the tuples that enter in a slice's intervals."""
+    part: _Slice = one.of
+    schema = partial_schema(part.entering.stream.numeric_columns)
+    return pa.Table.from_batches(list(_aggregate(part.entering)(part.batches())), schema=schema)
 
 
 def write_samples(one: Slice) -> None:
-    """Write the samples of a slice (a :class:`_Reading`), a file a band. **Memory**: the samples."""
-    reading: _Reading = one.of
-    assert reading.samples is not None
-    bands, placed = Bands.of(_history(reading.entering.stream)), _with_place(reading.samples)
-    batches = list(_sample(reading.entering, reading.samples)(reading.batches()))
-    found = pa.Table.from_batches(batches, schema=placed)
-    part = found.column("_part").to_numpy()
-    for index, folder in enumerate(reading.to):
-        own = found.filter(pa.array(part == index)).select(reading.samples.names)
-        write_bands(own, bands, place(folder), f"{one.number:05d}-{reading.run}")
+    """Write the samples of a slice's intervals, a file a band. **Memory**: the samples."""
+    part: _Slice = one.of
+    assert part.samples is not None
+    bands, placed = Bands.of(_history(part.entering.stream)), _with_place(part.samples)
+    found = pa.Table.from_batches(list(_sample(part.entering, part.samples)(part.batches())), schema=placed)
+    entered = found.column("_part").to_numpy()
+    for index, folder in zip(part.entering.parts, part.to, strict=True):
+        own = found.filter(pa.array(entered == index)).select(part.samples.names)
+        write_bands(own, bands, place(folder), part.run)
 
 
 def _put_samples(
-    context: RunContext,
-    stage: StageRun,
-    entering: Entering,
-    readings: Sequence[_Reading],
-    intervals: Sequence[Interval],
+    context: RunContext, stage: StageRun, entering: Entering, slices: Sequence[_Slice], intervals: Sequence[Interval]
 ) -> None:
     """Replace the intervals' partitions by the samples that enter in them."""
     table, commit = samples_table(entering.stream.name), stage.commit
     schema = context.warehouse.schema(table)
     to = tuple(str(commit.stage_folder(table, interval.label)) for interval in intervals)
-    asked = [replace(one, entering=entering, samples=schema, to=to, run=commit.id) for one in readings]
-    run_slices([Slice(number, one) for number, one in enumerate(asked)], write_samples, lambda: context.spark)
+    asked = []
+    for one in slices:
+        parts = one.entering.parts
+        own = replace(entering, parts=parts)
+        asked.append(replace(one, entering=own, samples=schema, to=to[parts.start : parts.stop], run=commit.id))
+    _run(context, write_samples, asked)
     for interval in intervals:
         if not commit.written(table, interval.label):
             commit.put_arrow(table, interval, schema.empty_table())
+
+
+def _run(context: RunContext, work: Callable[[Slice], Result], slices: Sequence[_Slice]) -> list[Result]:
+    return run_slices([Slice(number, one) for number, one in enumerate(slices)], work, lambda: context.spark)
 
 
 BatchMap = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]

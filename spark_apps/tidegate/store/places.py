@@ -116,7 +116,7 @@ class ObjectPath:
     def version(self) -> str:
         """What the store calls the content that is there now (its ETag). Cost: a request."""
         path, system = self.inner()
-        with system.open_input_stream(path) as file:
+        with system.open_input_stream(path, compression=None) as file:
             return str(file.metadata()["ETag"], "ascii")
 
     def glob(self, pattern: str) -> Iterator[ObjectPath]:
@@ -214,7 +214,7 @@ def output(where: Place) -> pa.NativeFile:
     """A stream to a new file; in an object store it is there once the stream is closed."""
     if isinstance(where, ObjectPath):
         path, system = where.inner()
-        return system.open_output_stream(path)
+        return system.open_output_stream(path, compression=None)
     return pa.OSFile(str(where), "wb")
 
 
@@ -227,7 +227,7 @@ def unmapped(where: Place) -> pa.NativeFile:
     """A file to read from its begin to its end."""
     if isinstance(where, ObjectPath):
         path, system = where.inner()
-        return system.open_input_stream(path)
+        return system.open_input_stream(path, compression=None)
     return pa.OSFile(str(where))
 
 
@@ -283,8 +283,11 @@ def storage_options(where: Place) -> dict[str, str] | None:
     """What delta-rs has to be told beside what it finds in the environment."""
     if not isinstance(where, ObjectPath) or not where.root.startswith("s3:"):
         return None
-    endpoint = _endpoint()
-    return {"AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": "true"} if endpoint.startswith("http:") else {}
+    # Keys in files, as those that are of a profile, are looked for where there is an endpoint, too.
+    options, endpoint = {"AWS_FORCE_CREDENTIAL_LOAD": "true"}, _endpoint()
+    if endpoint:
+        options |= {"AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": str(endpoint.startswith("http:")).lower()}
+    return options
 
 
 def local_folder(where: Place) -> Path:
