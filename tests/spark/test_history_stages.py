@@ -261,7 +261,7 @@ def test_a_pass_writes_no_byte_of_samples(spark_contexts, calls: pa.Table, tmp_p
 
 @pytest.mark.slow
 def test_spark_samples_the_same(done, spark_contexts, calls: pa.Table, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(sample_history, "MOST_TUPLES_READ_HERE", 0)
+    monkeypatch.setattr(sample_history, "MOST_TUPLES_AT_ONCE", 0)
     context = spark_contexts(tmp_path)
     in_one_go(context, write_events(context.pipeline, tmp_path, calls))
     assert rows_of(context) == rows_of(done[0])

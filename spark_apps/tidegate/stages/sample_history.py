@@ -6,25 +6,26 @@ It belongs to the leaf of its event time, however late it comes. It is sampled i
 at which its interval entered (``bands.initial_levels``) and below that at which a recorded pass holds the interval. So
 a partition is a function of the tuples and the recorded passes, whenever and however often it is written.
 
-Where the declared rates let one process keep up it reads the tuples from their files itself; beyond, Spark does.
+Intervals are worked on in slices: by this process while there is one, else as tasks of one Spark job.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from tidegate.declarations.models import History, Stream
 from tidegate.declarations.tables import TIMESTAMP, has_groups
+from tidegate.engine import Slice
+from tidegate.engine import run as run_slices
 from tidegate.engine.context import RunContext, StageRun, previous_label
-from tidegate.history.store import ROOM, SAMPLE_ORDER, put_bands, recorded_fractions, samples_table
+from tidegate.history.store import ROOM, recorded_fractions, samples_table, write_bands
 from tidegate.operators.history.bands import Bands, initial_levels, room_between_passes
 from tidegate.operators.history.laws import Float64s, Int64s
 from tidegate.operators.history.leaves import LeafAggregator, partial_schema
@@ -41,11 +42,15 @@ from tidegate.operators.window_sizing.bounds import EffectiveBounds
 from tidegate.queries.plans import PlanHistory
 from tidegate.stages.launcher import launch
 from tidegate.stages.resample_history import DAY_US, recorded_passes
+from tidegate.store import parquet
 from tidegate.store.intervals import Interval, interval_holding
+from tidegate.store.places import place
+from tidegate.store.warehouse import Warehouse
 
 STAGE = "sample_history"
-# One process reads, hashes and adds up about a million tuples a second; the samples of a run stay in its memory.
-MOST_TUPLES_READ_HERE = 20_000_000
+Result = TypeVar("Result")
+# One process reads, hashes and adds up about a million tuples a second; the samples of a slice stay in its memory.
+MOST_TUPLES_AT_ONCE = 20_000_000
 _BATCH_ROWS = 1 << 17
 
 _ROOM_SCHEMA = pa.schema(
@@ -89,7 +94,8 @@ def _sorted(parts: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:
 class Entering:
     """Which tuples of a stream enter history in which of consecutive intervals, in which leaf, sampled or not.
 
-    ``entered_at`` and ``held_at``, one an interval: the fraction at which its tuples enter, and the one in force.
+    ``parts``: indices of those that are asked for. ``entered_at`` and ``held_at``, one an interval: the fraction at
+    which its tuples enter, and the one in force.
     """
 
     stream: Stream
@@ -97,16 +103,16 @@ class Entering:
     tick_us: int
     from_us: int
     interval_us: int
-    count: int
+    parts: range
     passes: tuple[Pass, ...]
     entered_at: Float64s | None = None
     held_at: Float64s | None = None
 
     def part(self, event_us: Int64s, arrival_us: Int64s) -> Int64s:
-        """Index of the interval in which each tuple enters; −1 if in none of them."""
+        """Index of the interval in which each tuple enters; −1 if in none of ``parts``."""
         leave_us = self.bounds.leave_tick_us(event_us, self.tick_us)
         part = (np.maximum(np.maximum(arrival_us, event_us), leave_us) - self.from_us) // self.interval_us
-        return np.where((part >= 0) & (part < self.count), part, np.int64(-1))
+        return np.where((part >= self.parts.start) & (part < self.parts.stop), part, np.int64(-1))
 
     def leaf_start_us(self, event_us: Int64s) -> Int64s:
         """Start of each tuple's leaf before any pass."""
@@ -146,21 +152,14 @@ def _sample_stream(
         tick_us,
         intervals[0].start_us,
         pipeline.interval_s * 1_000_000,
-        len(intervals),
+        range(len(intervals)),
         recorded_passes(warehouse, stream.name),
     )
-    # What had arrived before and was still in its window at the last tick before the range may enter now.
-    last_tick_us = (intervals[0].start_us - 1) // tick_us * tick_us
-    lower_us = int(plans.lower_us(stream.name, np.array([last_tick_us]))[0])
-    oldest = interval_holding(pipeline, min(lower_us - stream.max_early_s * 1_000_000, intervals[0].start_us)).label
-    table = f"events_{stream.name}"
-    labels = [label for label in warehouse.labels(table) if oldest <= label <= intervals[-1].label]
-    few = stream.rate * pipeline.interval_s * len(labels) <= MOST_TUPLES_READ_HERE
-    source: _Here | _Spark = _Here(context, table, labels) if few else _Spark(context, table, labels)
-
+    slices = _slices(warehouse, entering, plans, intervals)
     history = _history(stream)
     aggregator = LeafAggregator(stream.numeric_columns, history.group_by)
-    aggregator.merge(source.aggregated(entering))
+    for partial in _run(context, aggregated, slices):
+        aggregator.merge(partial)
     found = aggregator.to_arrow()
     tuples = np.zeros(len(intervals), np.int64)
     np.add.at(tuples, found.column("part").to_numpy(), found.column("tuples").to_numpy())
@@ -169,7 +168,7 @@ def _sample_stream(
     held_at = np.minimum(entered_at, [recorded.get(interval.start_us, np.inf) for interval in intervals])
     entering = replace(entering, entered_at=entered_at, held_at=held_at)
 
-    source.write_samples(stage, entering, intervals, Bands.of(history))
+    _put_samples(context, stage, entering, slices, intervals)
     sampled = _sampled_counts(stage, stream, intervals)
     labels_of = [i.label for i in intervals]
     leaves = leaf_rows(found, sampled, entering, labels_of, warehouse.schema("history_leaves"))
@@ -206,7 +205,7 @@ def _sampled_counts(stage: StageRun, stream: Stream, intervals: Sequence[Interva
     found: dict[tuple[int, int], int] = {}
     for index, interval in enumerate(intervals):
         for file in stage.commit.written(samples_table(stream.name), interval.label):
-            starts = instants_us(pq.ParquetFile(file).read(columns=["leaf_start"]).column("leaf_start"))
+            starts = instants_us(parquet.opened(file).read(columns=["leaf_start"]).column("leaf_start"))
             for start, count in zip(*(a.tolist() for a in np.unique(starts, return_counts=True)), strict=True):
                 found[index, start] = found.get((index, start), 0) + count
     return found
@@ -247,78 +246,98 @@ def leaf_rows(
     return rows
 
 
-BatchMap = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+@dataclass(frozen=True, eq=False)
+class _Slice:
+    """Some of the intervals, and the files of all tuples that may enter in them.
+
+    ``to``: where their samples go, of the schema ``samples``, in files of ``run``.
+    """
+
+    paths: tuple[str, ...]
+    schema: pa.Schema
+    entering: Entering
+    samples: pa.Schema | None = None
+    to: tuple[str, ...] = ()
+    run: str = ""
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The tuples as the files have them."""
+        if self.paths:
+            yield from parquet.dataset(self.paths, self.schema).to_batches(batch_size=_BATCH_ROWS)
 
 
-@dataclass(frozen=True)
-class _Here:
-    """The tuples read by this process, batch by batch, from the files of the named partitions."""
+def _slices(
+    warehouse: Warehouse, entering: Entering, plans: PlanHistory, intervals: Sequence[Interval]
+) -> list[_Slice]:
+    """The intervals, as many in a slice as one process can read at once, at least one.
 
-    context: RunContext
-    table: str
-    labels: Sequence[str]
+    What had arrived before, and was still in its window at the last tick before a slice, may enter in it.
+    """
+    stream, table = entering.stream, f"events_{entering.stream.name}"
+    rows = {label: warehouse.rows(table, label) for label in warehouse.labels(table)}
 
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        files = self.context.warehouse.files(self.table, self.labels)
-        if files:
-            source = ds.dataset(list(files), schema=self.context.warehouse.schema(self.table), format="parquet")
-            yield from source.to_batches(batch_size=_BATCH_ROWS)
+    def labels(first: int, last: int) -> list[str]:
+        last_tick_us = (intervals[first].start_us - 1) // entering.tick_us * entering.tick_us
+        lower_us = int(plans.lower_us(stream.name, np.array([last_tick_us]))[0]) - stream.max_early_s * 1_000_000
+        oldest = interval_holding(warehouse.pipeline, min(lower_us, intervals[first].start_us)).label
+        return [label for label in rows if oldest <= label <= intervals[last - 1].label]
 
-    def aggregated(self, entering: Entering) -> pa.Table:
-        """The partial aggregates of the tuples that enter."""
-        schema = partial_schema(entering.stream.numeric_columns)
-        return pa.Table.from_batches(list(_aggregate(entering)(self._batches())), schema=schema)
-
-    def write_samples(self, stage: StageRun, entering: Entering, intervals: Sequence[Interval], bands: Bands) -> None:
-        """Write the samples, a file a band."""
-        table = samples_table(entering.stream.name)
-        schema = self.context.warehouse.schema(table)
-        found = pa.Table.from_batches(list(_sample(entering, schema)(self._batches())), schema=_with_place(schema))
-        part = found.column("_part").to_numpy()
-        for index, interval in enumerate(intervals):
-            put_bands(stage.commit, table, interval, found.filter(pa.array(part == index)), bands)
-
-
-@dataclass(frozen=True)
-class _Spark:
-    """The same, by Spark."""
-
-    context: RunContext
-    table: str
-    labels: Sequence[str]
-
-    def aggregated(self, entering: Entering) -> pa.Table:
-        """The partial aggregates of the tuples that enter."""
-        stream = entering.stream
-        names = [*_history(stream).group_by, *stream.numeric_columns]
-        columns = list(dict.fromkeys(["event_time", "arrival_time", *names]))
-        events = self.context.warehouse.read_spark(self.context.spark, self.table, self.labels)
-        partials = events.select(*(f"`{c}`" for c in columns)).mapInArrow(
-            _aggregate(entering), _spark_schema(partial_schema(stream.numeric_columns))
+    cuts = [0]
+    for last in range(2, len(intervals) + 1):
+        if sum(rows[label] for label in labels(cuts[-1], last)) > MOST_TUPLES_AT_ONCE:
+            cuts.append(last - 1)
+    return [
+        _Slice(
+            warehouse.files(table, labels(first, last)),
+            warehouse.schema(table),
+            replace(entering, parts=range(first, last)),
         )
-        return partials.toArrow()
+        for first, last in zip(cuts, [*cuts[1:], len(intervals)], strict=True)
+    ]
 
-    def write_samples(self, stage: StageRun, entering: Entering, intervals: Sequence[Interval], bands: Bands) -> None:
-        """Write the samples, a file a band."""
-        table = samples_table(entering.stream.name)
-        schema = self.context.warehouse.schema(table)
-        events = self.context.warehouse.read_spark(self.context.spark, self.table, self.labels).drop("interval")
-        labels = [i.label for i in intervals]
-        placed = pa.schema([*schema, ("interval", pa.string()), ("_band", pa.int64())])
 
-        def sample(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            names = np.array(labels, dtype=object)
-            for batch in _sample(entering, schema)(batches):
-                place = {
-                    "interval": pa.array(names[batch.column("_part").to_numpy()], pa.string()),
-                    "_band": pa.array(bands.of_priority(batch.column("u").to_numpy())),
-                }
-                yield pa.RecordBatch.from_arrays(
-                    [place[f.name] if f.name in place else batch.column(f.name) for f in placed], schema=placed
-                )
+def aggregated(one: Slice) -> pa.Table:
+    """The partial aggregates of the tuples that enter in a slice's intervals."""
+    part: _Slice = one.of
+    schema = partial_schema(part.entering.stream.numeric_columns)
+    return pa.Table.from_batches(list(_aggregate(part.entering)(part.batches())), schema=schema)
 
-        frame = events.mapInArrow(sample, _spark_schema(placed))
-        stage.commit.put_spark(table, frame, intervals, list(SAMPLE_ORDER), files_by="_band")
+
+def write_samples(one: Slice) -> None:
+    """Write the samples of a slice's intervals, a file a band. **Memory**: the samples."""
+    part: _Slice = one.of
+    assert part.samples is not None
+    bands, placed = Bands.of(_history(part.entering.stream)), _with_place(part.samples)
+    found = pa.Table.from_batches(list(_sample(part.entering, part.samples)(part.batches())), schema=placed)
+    entered = found.column("_part").to_numpy()
+    for index, folder in zip(part.entering.parts, part.to, strict=True):
+        own = found.filter(pa.array(entered == index)).select(part.samples.names)
+        write_bands(own, bands, place(folder), part.run)
+
+
+def _put_samples(
+    context: RunContext, stage: StageRun, entering: Entering, slices: Sequence[_Slice], intervals: Sequence[Interval]
+) -> None:
+    """Replace the intervals' partitions by the samples that enter in them."""
+    table, commit = samples_table(entering.stream.name), stage.commit
+    schema = context.warehouse.schema(table)
+    to = tuple(str(commit.stage_folder(table, interval.label)) for interval in intervals)
+    asked = []
+    for one in slices:
+        parts = one.entering.parts
+        own = replace(entering, parts=parts)
+        asked.append(replace(one, entering=own, samples=schema, to=to[parts.start : parts.stop], run=commit.id))
+    _run(context, write_samples, asked)
+    for interval in intervals:
+        if not commit.written(table, interval.label):
+            commit.put_arrow(table, interval, schema.empty_table())
+
+
+def _run(context: RunContext, work: Callable[[Slice], Result], slices: Sequence[_Slice]) -> list[Result]:
+    return run_slices([Slice(number, one) for number, one in enumerate(slices)], work, lambda: context.spark)
+
+
+BatchMap = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def _aggregate(entering: Entering) -> BatchMap:
@@ -371,12 +390,6 @@ def _sample(entering: Entering, schema: pa.Schema) -> BatchMap:
 def _entered(entering: Entering, batch: pa.RecordBatch) -> tuple[Int64s, pa.RecordBatch]:
     part = entering.part(instants_us(batch.column("event_time")), instants_us(batch.column("arrival_time")))
     return part[part >= 0], batch.filter(pa.array(part >= 0))
-
-
-def _spark_schema(schema: pa.Schema):  # type: ignore[no-untyped-def]
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    return from_arrow_schema(schema)
 
 
 if __name__ == "__main__":
