@@ -89,13 +89,12 @@ def tidegate(folder: Path, kind: str, run: int) -> int:
     """Ingest the hour; how many tuples were written."""
     from tidegate.apps import ingest
     from tidegate.declarations import load_pipeline
-    from tidegate.engine import run as run_slices
     from tidegate.hosts.context import RunContext
     from tidegate.store.intervals import intervals_between
 
     pipeline = load_pipeline(folder / f"orders_{kind}")
-    ingest.run_slices = lambda slices, work, _: run_slices(slices, work)  # type: ignore[attr-defined]
-    with RunContext(pipeline, folder / f"warehouse-{kind}-{run}", output=open(os.devnull, "w")) as context:
+    where = folder / f"warehouse-{kind}-{run}"
+    with RunContext(pipeline, where, output=open(os.devnull, "w"), here=True) as context:
         ingest.read(context, intervals_between(pipeline, START, START + timedelta(hours=1)))
         return context.warehouse.rows("events_orders", "2024-03-01T10")
 

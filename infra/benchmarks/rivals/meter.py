@@ -7,7 +7,7 @@ import threading
 import time
 from pathlib import Path
 
-from tidegate.hosts.metrics import tree_bytes
+from tidegate.engine.metrics import tree_bytes
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 

@@ -20,7 +20,7 @@ from tidegate.declarations.tables import TIMESTAMP
 from tidegate.engine import Slice
 from tidegate.hosts.context import RunContext, StageRun
 from tidegate.hosts.queries import Answering, Question
-from tidegate.hosts.query_slices import cuts, question, run_here_or_on_spark
+from tidegate.hosts.query_slices import cuts, question
 from tidegate.operators.accuracy import (
     ShareChoice,
     choose_share,
@@ -63,7 +63,7 @@ def learn_widths(
         parts += _to_measure(context, query, ends_us[query.id][sampled], slack_us[query.id][sampled])
     rows_read = sum(files.rows() for part in parts for files in part.asked.files.values())
     schema = warehouse.schema("width_errors").append(pa.field("interval", pa.string()))
-    measured = run_here_or_on_spark(context, _measured, parts, rows_read)
+    measured = context.run_slices(_measured, parts, rows_read)
     fresh = pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in measured)])
     oldest_us = min((_evidence_from_us(pipeline, query, intervals[0]) for query in promised), default=0)
     since = interval_holding(pipeline, oldest_us).label

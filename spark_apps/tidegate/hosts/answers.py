@@ -12,7 +12,7 @@ from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.tables import TIMESTAMP, WIDTHS
 from tidegate.hosts.context import RunContext, StageRun
 from tidegate.hosts.plans import Emissions, PlanHistory
-from tidegate.hosts.query_slices import Answers, Staged, cuts, question, run_here_or_on_spark, write
+from tidegate.hosts.query_slices import Answers, Staged, cuts, question, write
 from tidegate.hosts.slacks import SlackHistory, require_calibrated
 from tidegate.operators.schedule import Int64s, Schedule
 from tidegate.store.intervals import Interval, labels_holding
@@ -115,7 +115,7 @@ def write_answers(context: RunContext, stage: StageRun, asked: Sequence[Query], 
             rows += sum(files.rows() for files in part.asked.files.values())
             parts.append(part)
             owners.append(query.id)
-    done = run_here_or_on_spark(context, write, parts, rows)
+    done = context.run_slices(write, parts, rows)
     for query in asked:
         own = [written for written, owner in zip(done, owners, strict=True) if owner == query.id]
         counts = staged[query.id].settle([written.rows for written in own])

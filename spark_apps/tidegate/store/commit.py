@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import uuid
 from collections import defaultdict
@@ -21,8 +20,6 @@ from tidegate.store.folders import private_folder
 from tidegate.store.intervals import Interval
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from tidegate.store.warehouse import Warehouse
 
 STATE = "_state"
@@ -57,47 +54,6 @@ class Commit:
         wanted = self.warehouse.schema(table)
         target = self.stage_folder(table, interval.label)
         pq.write_table(data.select(wanted.names).cast(wanted), target / f"part-00000-{self.id}.parquet")
-
-    def put_spark(
-        self,
-        table: str,
-        frame: DataFrame,
-        intervals: Sequence[Interval],
-        sort: Sequence[str],
-        files_by: str | None = None,
-    ) -> dict[Interval, int]:
-        """Replace the partitions of ``intervals`` by the rows of ``frame`` (it has a column ``interval``).
-
-        Rows are sorted by ``sort`` within each partition, so equal content gives equal files. Intervals without rows
-        get an empty partition. ``files_by``: a whole number by which the rows of a partition fall into files of their
-        own, ``<files_by>-<number>-…``, without a leading underscore, by which Spark would take them for hidden.
-        Returns the number of rows of each.
-        """
-        from pyspark.sql import functions as F
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        wanted = from_arrow_schema(self.warehouse.schema(table))
-        columns = [F.col(f"`{f.name}`").cast(f.dataType).alias(f.name) for f in wanted.fields]
-        aside = self.scratch / "_spark" / table
-        parts = ["interval", *([files_by] if files_by else [])]
-        shaped = frame.select(*columns, *parts)
-        shuffled = shaped.repartition("interval") if len(intervals) > 1 else shaped.coalesce(1)
-        shuffled.sortWithinPartitions(*parts, *sort).write.partitionBy(*parts).parquet(str(aside))
-        counts: dict[Interval, int] = {}
-        for interval in intervals:
-            written = sorted((aside / f"interval={interval.label}").rglob("*.parquet"))
-            counts[interval] = sum(pq.read_metadata(file).num_rows for file in written)
-            if not written:
-                self.put_arrow(table, interval, self.warehouse.schema(table).empty_table())
-                continue
-            target = self.stage_folder(table, interval.label)
-            for number, file in enumerate(written):
-                name = f"part-{number:05d}"
-                if files_by:
-                    name = f"{files_by.lstrip('_')}-{int(file.parent.name.rpartition('=')[2]):02d}-{number:05d}"
-                os.rename(file, target / f"{name}-{self.id}.parquet")
-        shutil.rmtree(aside, ignore_errors=True)
-        return counts
 
     def put_state(self, name: str, interval: Interval, data: pa.Table) -> None:
         """Keep what the next interval's run continues from."""

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,9 +23,6 @@ from tidegate.store.commits import Commits
 from tidegate.store.cut import Cut, read_file
 from tidegate.store.delta import DeltaLog, LiveFile, run_of
 from tidegate.store.intervals import Interval
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 MARTS = "marts"
 """Folder of the marts; each is a table ``marts/<mart>``."""
@@ -125,16 +121,6 @@ class Warehouse:
         if not parts:
             return wanted.append(pa.field("interval", pa.string())).empty_table()
         return pa.concat_tables(parts)
-
-    def read_spark(self, spark: SparkSession, table: str, labels: Sequence[str]) -> DataFrame:
-        """The rows of the named partitions (those that are there) as a DataFrame with a column ``interval``."""
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        wanted = from_arrow_schema(self.schema(table)).add("interval", "string")
-        paths = self.files(table, labels)
-        if not paths:
-            return spark.createDataFrame([], wanted)
-        return spark.read.schema(wanted).option("basePath", str(self.folder / table)).parquet(*paths)
 
     def read_state(self, name: str, label: str) -> pa.Table | None:
         """State that a run for the interval ``label`` left for the next, or None if there is none."""
