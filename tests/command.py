@@ -12,10 +12,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate.apps.run import run
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Pipeline
-from tidegate.hosts.context import RunContext
+from tidegate.engine.context import RunContext
+from tidegate.stages.run import run
 from tidegate.store.intervals import intervals_between
 
 if TYPE_CHECKING:

@@ -68,7 +68,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 @pytest.fixture(scope="session")
 def jvm() -> Iterator[SparkSession]:
     """The one JVM of a test run, and the session that it was started with. Tests ask for ``spark``."""
-    from tidegate.hosts.session import start_session
+    from tidegate.engine.session import start_session
 
     session = start_session(SimpleNamespace(name="tests", process_budget_bytes=3 * 2**30, partitions=2), "tests")  # type: ignore[arg-type]
     yield session

@@ -145,7 +145,7 @@ def _task(stage: Stage, declaration: Declaration, folder: Path) -> BaseOperator:
     task: BaseOperator
     if stage.submitted:
         task = SparkSubmission(
-            application=str(installed("tidegate") / "apps" / f"{stage.name}.py"),
+            application=str(installed("tidegate") / "stages" / f"{stage.name}.py"),
             application_args=[str(folder), "--warehouse", str(warehouse()), *_RANGE],
             conf={"spark.driver.memory": "{{ params.driver_memory }}"},
             **common,

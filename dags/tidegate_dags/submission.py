@@ -116,7 +116,7 @@ def environment(master: str) -> dict[str, str]:
     if master.startswith("local"):
         found |= {"PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"}
         if not {"SPARK_CONF_DIR", "SPARK_HOME"} & os.environ.keys():
-            found["SPARK_CONF_DIR"] = str(installed("tidegate") / "hosts" / "spark_conf")
+            found["SPARK_CONF_DIR"] = str(installed("tidegate") / "engine" / "spark_conf")
     return {name: value for name, value in found.items() if name not in os.environ}
 
 

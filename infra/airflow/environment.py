@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidegate.hosts.session import SPARK_CONF
+from tidegate.engine.session import SPARK_CONF
 
 PROJECT = Path(__file__).resolve().parents[2]
 

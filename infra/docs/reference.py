@@ -19,7 +19,6 @@ from typing import Any
 import yaml
 
 from tidegate import cli
-from tidegate.apps.dbt_project import render_project
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Stream
 from tidegate.declarations.pipeline_file import PIPELINE_KEYS, PipelineFile, read_pipeline_file
@@ -27,6 +26,7 @@ from tidegate.declarations.positions import Report, Source
 from tidegate.declarations.stream_section import COLUMN_KEYS, HISTORY_KEYS, STREAM_KEYS
 from tidegate.declarations.tables import schema, tables
 from tidegate.declarations.units import show_bytes, show_duration
+from tidegate.stages.dbt_project import render_project
 from tidegate.store.warehouse import Warehouse
 
 ROOT = Path(__file__).resolve().parents[2]

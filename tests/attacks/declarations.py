@@ -29,18 +29,18 @@ from tests.dbt.parsing import parse
 from tests.spark.test_expressions import KINDS, VALUES, Expressions
 from tests.spec.test_query_language import DEPARTURES, WEATHER, cases
 
-from tidegate.apps.dbt_project import render_project, spark_type
-from tidegate.apps.memory_ladder import needs, render
-from tidegate.apps.query_work import query_work
+from tidegate.cli.memory_ladder import needs, render
+from tidegate.cli.query_work import query_work
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import MOST_SHOWN, DeclarationErrors, UserError
 from tidegate.declarations.explain import describe
 from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.schedule import load_schedule
 from tidegate.declarations.tables import schema
-from tidegate.hosts.queries import Answering, Question
-from tidegate.hosts.scan import EventFiles
 from tidegate.operators.schedule import Schedule
+from tidegate.queries.questions import Answering, Question
+from tidegate.queries.scan import EventFiles
+from tidegate.stages.dbt_project import render_project, spark_type
 from tidegate.store.warehouse import Warehouse
 
 MOST_S = 1.0

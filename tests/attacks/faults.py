@@ -26,12 +26,12 @@ import pyarrow.parquet as pq
 import pytest
 from tests.live_files import contents
 
-from tidegate.apps.init import init
-from tidegate.apps.run import STAGES, run
+from tidegate.cli.init import init
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline
-from tidegate.hosts.context import RunContext
+from tidegate.engine.context import RunContext
+from tidegate.stages.run import STAGES, run
 from tidegate.store import delta
 from tidegate.store.intervals import Interval, intervals_between
 

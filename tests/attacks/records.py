@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 from tests.attacks import reading
 from tests.attacks.odd import ARROW, JSON_TOKENS, TEXTS
 
-from tidegate.apps import ingest
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Pipeline, Stream
-from tidegate.hosts.context import RunContext
+from tidegate.engine.context import RunContext
+from tidegate.stages import ingest
 from tidegate.store.intervals import intervals_between
 from tidegate.store.warehouse import Warehouse
 

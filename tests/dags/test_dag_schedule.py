@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.apps.init import init
+from tidegate.cli.init import init
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import DeclarationErrors
 

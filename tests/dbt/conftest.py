@@ -13,8 +13,8 @@ from tests.dbt.parsing import parse
 from tests.dbt.sensors import Published, sensors
 from tests.dbt.warehouse_rows import fill_warehouse
 
-from tidegate.apps.dbt_project import render_project
-from tidegate.hosts.context import RunContext
+from tidegate.stages.dbt_project import render_project
+from tidegate.engine.context import RunContext
 from tidegate.store.intervals import intervals_between
 from tidegate.store.warehouse import Warehouse
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tidegate.apps import publish
+from tidegate.stages import publish
 from tidegate.declarations.models import (
     Aggregate,
     Column,
@@ -20,7 +20,7 @@ from tidegate.declarations.models import (
     Stream,
     Window,
 )
-from tidegate.hosts.context import RunContext
+from tidegate.engine.context import RunContext
 from tidegate.store.intervals import Interval
 
 

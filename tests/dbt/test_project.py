@@ -12,7 +12,7 @@ from dbt.contracts.graph.manifest import Manifest
 from tests.dbt.parsing import parse
 from tests.dbt.sensors import sensors
 
-from tidegate.apps.dbt_project import render_project, spark_type, template_folder
+from tidegate.stages.dbt_project import render_project, spark_type, template_folder
 from tidegate.declarations.tables import tables
 from tidegate.store.warehouse import Warehouse
 

@@ -18,8 +18,8 @@ from tests.dbt.sensors import Published
 from tests.live_files import live_files
 from tests.dbt.warehouse_rows import replace_rows, rows_of
 
-from tidegate.apps.dbt_project import template_folder
-from tidegate.apps.history import query_history
+from tidegate.stages.dbt_project import template_folder
+from tidegate.history.questions import query_history
 from tidegate.sql.relations import duckdb_script
 from tidegate.declarations.errors import UserError
 from tidegate.store.warehouse import Warehouse
@@ -191,7 +191,7 @@ def test_seeded_defects_fail_the_right_tests_and_nothing_is_published(published:
 
 def by_hand(published: Published, *command: str) -> str:
     """Run a command of dbt's by the door through which analysts do; what it said."""
-    door = [sys.executable, "-m", "tidegate.apps.dbt_session", str(published.home / "session.json")]
+    door = [sys.executable, "-m", "tidegate.stages.dbt_session", str(published.home / "session.json")]
     done = subprocess.run([*door, *command], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     return done.stdout

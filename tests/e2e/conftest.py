@@ -8,8 +8,8 @@ import pytest
 from tests.command import run_pipeline
 from tests.e2e.flights import FLIGHTS, NIGHT_END, NIGHT_START, declared, land
 
-from tidegate.apps.run import STAGES
 from tidegate.declarations.models import Pipeline
+from tidegate.stages.run import STAGES
 
 
 @pytest.fixture(scope="session")

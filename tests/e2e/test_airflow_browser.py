@@ -21,9 +21,9 @@ from pyarrow import dataset
 from tests.live_files import live_files
 from tests.tools import tool
 
-from tidegate.apps.run import STAGES
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.promises import SENTENCE, lines
+from tidegate.stages.run import STAGES
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

@@ -24,11 +24,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tidegate.apps import ingest
-from tidegate.apps.ingest_account import RecordsLostError
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
-from tidegate.hosts.context import RunContext
+from tidegate.engine.context import RunContext
+from tidegate.stages import ingest
+from tidegate.stages.ingest_account import RecordsLostError
 from tidegate.store.intervals import intervals_between
 from tidegate.store.warehouse import Warehouse
 

@@ -18,10 +18,10 @@ from tests.command import ROOT
 from tests.e2e.flights import FLIGHTS, NIGHT_END, NIGHT_START
 from tests.live_files import live_files
 
-from tidegate.apps.history_filled import fill_answers
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Output, Pipeline, Query
 from tidegate.declarations.tables import schema, tables
+from tidegate.history.filled import fill_answers
 
 START, END = NIGHT_START, NIGHT_END
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]

@@ -27,7 +27,7 @@ import pytest
 from tests.command import ROOT
 from tests.live_files import live_rows
 
-from tidegate.apps.init import EXAMPLES
+from tidegate.cli.init import EXAMPLES
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.promises import newest_of_each
 

@@ -24,12 +24,12 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.command import run_stages, tidegate
 
-from tidegate.apps.live import Live
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, to_us
-from tidegate.hosts.context import RunContext
-from tidegate.hosts.live_warehouse import read_position
+from tidegate.engine.context import RunContext
+from tidegate.live.run import Live
+from tidegate.live.warehouse import read_position
 from tidegate.store.intervals import interval_at
 from tidegate.store.warehouse import Warehouse
 
@@ -315,7 +315,7 @@ def test_a_file_that_grows_while_it_is_read_is_refused_and_nothing_is_lost(
         for path in of_minute(START):
             land(folder / "feed", path)
         with monkeypatch.context() as patched:
-            patched.setattr("tidegate.hosts.live_intake.SourceFile.changed", lambda file: True)
+            patched.setattr("tidegate.live.intake.SourceFile.changed", lambda file: True)
             with Live(context, first, None, STAGES, every_s=0.2) as live, pytest.raises(UserError, match="rename it"):
                 live.run()
             assert live.position.taken_us == to_us(START)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.apps.init import init
+from tidegate.cli.init import init
 
 pytestmark = pytest.mark.e2e
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.e2e
 RUN = """
 import os, sys
 import psutil
-import tidegate.hosts.query_slices as query_slices
+import tidegate.queries.slices as query_slices
 
 def killed(spark):
     for process in psutil.Process().children(recursive=True):

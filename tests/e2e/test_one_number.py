@@ -20,11 +20,11 @@ import pytest
 from tests.command import run_pipeline
 from tests.live_files import live_files
 
-from tidegate.apps import report
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Pipeline
 from tidegate.declarations.promises import NOT_KNOWN, SENTENCE, Line, lines, newest_of_each
 from tidegate.declarations.units import show_percent
+from tidegate.report import report
 from tidegate.store.warehouse import Warehouse
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(900)]

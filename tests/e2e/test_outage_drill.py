@@ -22,11 +22,11 @@ import pytest
 from tests.command import ROOT, tidegate
 from tests.live_files import contents
 
-from tidegate.apps.report import run as write_report
-from tidegate.apps.run import STAGES, run
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Pipeline
-from tidegate.hosts.context import RunContext
+from tidegate.engine.context import RunContext
+from tidegate.report.report import run as write_report
+from tidegate.stages.run import STAGES, run
 from tidegate.store.intervals import intervals_between
 from tidegate.store.warehouse import Warehouse
 

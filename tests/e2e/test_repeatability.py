@@ -20,8 +20,8 @@ from tests.command import run_stages
 from tests.e2e.flights import FLIGHTS, NIGHT_END, NIGHT_START, declared, land
 from tests.live_files import contents
 
-from tidegate.apps.run import STAGES
 from tidegate.declarations.models import Pipeline
+from tidegate.stages.run import STAGES
 from tidegate.store.warehouse import Warehouse
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
@@ -96,7 +96,7 @@ def dying(function):
         return function(*arguments, **options)
     return call
 from tidegate.cli import main
-from tidegate.hosts.context import RunContext
+from tidegate.engine.context import RunContext
 from tidegate.store.delta import DeltaLog
 if kind == "transaction":
     DeltaLog._transact = dying(DeltaLog._transact)

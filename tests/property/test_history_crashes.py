@@ -30,13 +30,13 @@ from tests.spark.test_history_stages import (
     write_events,
 )
 
-from tidegate.apps import resample_history, sample_history
-from tidegate.apps.history import query_history
-from tidegate.apps.history_past import Past
 from tidegate.declarations.models import from_us, to_us
-from tidegate.hosts import history_store
-from tidegate.hosts.context import RunContext
+from tidegate.engine.context import RunContext
+from tidegate.history import store as history_store
+from tidegate.history.past import Past
+from tidegate.history.questions import query_history
 from tidegate.operators.history.priority import priority
+from tidegate.stages import resample_history, sample_history
 from tidegate.store.commit import Commit
 from tidegate.store.delta import DeltaLog
 from tidegate.store.intervals import Interval, interval_holding, intervals_between

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.apps.check_quality import QualityError, run
 from tidegate.declarations.promises import SENTENCE
-from tidegate.hosts.context import RunContext
+from tidegate.engine.context import RunContext
+from tidegate.stages.check_quality import QualityError, run
 from tidegate.store.intervals import Interval
 from tidegate.store.warehouse import Warehouse
 
@@ -139,5 +139,5 @@ def test_pages_are_named_for_pipeline_and_hour(spoilt: Warehouse) -> None:
 
 
 def test_importing_the_stage_does_not_import_great_expectations() -> None:
-    code = "import sys, tidegate.apps.check_quality; sys.exit('great_expectations' in sys.modules)"
+    code = "import sys, tidegate.stages.check_quality; sys.exit('great_expectations' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

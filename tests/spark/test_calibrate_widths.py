@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tidegate.apps.calibrate_widths import learn_widths
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Pipeline, Query, to_us
-from tidegate.hosts.context import RunContext
+from tidegate.engine.context import RunContext
 from tidegate.operators.accuracy import oracle
 from tidegate.operators.schedule import ticks_between
+from tidegate.stages.calibrate_widths import learn_widths
 from tidegate.store.intervals import Interval, intervals_between
 
 pytestmark = pytest.mark.spark

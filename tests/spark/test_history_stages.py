@@ -21,17 +21,17 @@ from expectations.suites.history import least_holding
 from pyspark.sql import SparkSession
 from tests.live_files import live_files
 
-from tidegate.apps import resample_history, sample_history
-from tidegate.apps.history import estimate, query_history, render
-from tidegate.apps.history_judged import judge
-from tidegate.apps.history_past import Past
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Column, History, Pipeline, Stream, to_us
-from tidegate.hosts.context import RunContext
-from tidegate.hosts.planner import STATE
+from tidegate.engine.context import RunContext
+from tidegate.history.judged import judge
+from tidegate.history.past import Past
+from tidegate.history.questions import estimate, query_history, render
 from tidegate.operators.history.priority import priority
 from tidegate.operators.window_sizing import ControllerSpec, ControllerState
 from tidegate.operators.window_sizing.bounds import EffectiveBounds
+from tidegate.queries.planner import STATE
+from tidegate.stages import resample_history, sample_history
 from tidegate.store.intervals import Interval, interval_holding, intervals_between
 from tidegate.store.warehouse import Warehouse
 
@@ -268,7 +268,7 @@ def test_a_pass_writes_no_byte_of_samples(spark_contexts, calls: pa.Table, tmp_p
 def test_slices_of_any_size_as_tasks_of_spark_give_the_same_bytes(  # type: ignore[no-untyped-def]
     done, spark_contexts, calls: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate.hosts.context.ROWS_HERE", 0)
+    monkeypatch.setattr("tidegate.engine.context.ROWS_HERE", 0)
     monkeypatch.setattr(sample_history, "ROWS_OF_A_SLICE", 300)
     context = spark_contexts(tmp_path)
     in_one_go(context, write_events(context.pipeline, tmp_path, calls))

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.apps import ingest
 from tidegate.declarations import load_pipeline
-from tidegate.hosts.context import RunContext
-from tidegate.hosts.planner import ARRIVALS
+from tidegate.engine.context import RunContext
+from tidegate.queries.planner import ARRIVALS
+from tidegate.stages import ingest
 from tidegate.store.intervals import intervals_between
 
 pytestmark = pytest.mark.spark

@@ -13,7 +13,7 @@ from tests.command import ROOT
 _SPARK = """
 import os, signal, sys
 from tests.dbt.sensors import sensors
-from tidegate.hosts.session import start_session
+from tidegate.engine.session import start_session
 spark = start_session(sensors(), "test")
 spark.range(10).write.parquet(sys.argv[1])
 assert os.listdir(os.environ["TMPDIR"])

@@ -12,16 +12,16 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.live_files import put_rows
 
-from tidegate.apps.calibrate import Learning, _on_grid, learnt
-from tidegate.apps.calibrate_widths import _measured, _over_shares
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, Query
 from tidegate.engine import Slice, run, run_as_tasks
-from tidegate.hosts.answers import Windows, sort_columns
-from tidegate.hosts.context import RunContext
-from tidegate.hosts.query_slices import Answers, Staged, cuts, in_order, question, write
+from tidegate.engine.context import RunContext
 from tidegate.operators.schedule import Schedule
+from tidegate.queries.answers import Windows, sort_columns
+from tidegate.queries.slices import Answers, Staged, cuts, in_order, question, write
+from tidegate.stages.calibrate import Learning, _on_grid, learnt
+from tidegate.stages.calibrate_widths import _measured, _over_shares
 from tidegate.store.intervals import Interval, intervals_between, labels_holding
 
 START_US, HOUR_US, MINUTE_US = 1_767_225_600_000_000, 3_600_000_000, 60_000_000
@@ -201,7 +201,7 @@ def test_slices_answer_for_longer_than_they_reach_back(context, monkeypatch):
     whole = question(context, query, windows_of_query(query).schedule)
     count = len(whole.schedule)
     assert cuts(whole, count, 7) == [(0, count)]  # little to read
-    monkeypatch.setattr("tidegate.hosts.query_slices.ROWS_OF_A_SLICE", 10)
+    monkeypatch.setattr("tidegate.queries.slices.ROWS_OF_A_SLICE", 10)
     bounds = cuts(whole, count, 1000)
     assert bounds[0][0] == 0 and bounds[-1][1] == count
     assert [last for _, last in bounds[:-1]] == [first for first, _ in bounds[1:]]

@@ -15,10 +15,10 @@ import yaml
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Pipeline, Query, to_us
 from tidegate.declarations.tables import schema
-from tidegate.hosts.queries import Answering, Question, aggregate_spec, top_k_spec
-from tidegate.hosts.scan import EventFiles
 from tidegate.operators import join_aggregate, top_k
 from tidegate.operators.schedule import Schedule
+from tidegate.queries.questions import Answering, Question, aggregate_spec, top_k_spec
+from tidegate.queries.scan import EventFiles
 
 CASES: list[dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "answers" / "cases.yml").read_text())
 MIDNIGHT = datetime(2026, 1, 1, tzinfo=UTC)

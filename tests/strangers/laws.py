@@ -178,7 +178,7 @@ def history_is_exact_on_leaves(world: World) -> Iterator[str]:
 
 def history_answers_are_honest(world: World) -> Iterator[str]:
     """Exact estimates are the truth; whether intervals hold it is judged over many cases (`Pool`)."""
-    from tidegate.apps.history import query_history
+    from tidegate.history.questions import query_history
 
     counted: set[str] = set()
     for name, sql, start, end in world.case.questions:
@@ -236,7 +236,7 @@ class _Words(html.parser.HTMLParser):
 
 def pages_are_made(world: World) -> Iterator[str]:
     """The report and the Data Docs are there and name the pipeline's queries; dbt's marts are, where they were made."""
-    from tidegate.apps.report import run as report
+    from tidegate.report.report import run as report
 
     page = report(world.pipeline, world.whole)
     words = _Words()
@@ -254,10 +254,10 @@ def pages_are_made(world: World) -> Iterator[str]:
 
 def commands_answer(world: World) -> Iterator[str]:
     """``explain`` explains, ``sql --duckdb`` prints views that DuckDB takes, ``fill`` fills or says why not."""
-    from tidegate.apps.history_filled import fill_answers, render_filled
-    from tidegate.apps.memory_ladder import needs, render
-    from tidegate.apps.query_work import query_work
+    from tidegate.cli.memory_ladder import needs, render
+    from tidegate.cli.query_work import query_work
     from tidegate.declarations.explain import describe
+    from tidegate.history.filled import fill_answers, render_filled
     from tidegate.sql.relations import duckdb_script
 
     text = "\n".join([describe(world.pipeline), query_work(world.pipeline), render(needs(world.pipeline))])

@@ -14,13 +14,13 @@ from typing import Any
 import psutil
 from tests.strangers.case import Case
 
-from tidegate.apps.check_quality import QualityError
-from tidegate.apps.run import STAGES, run
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline
-from tidegate.hosts.context import RunContext
-from tidegate.hosts.session import start_session
+from tidegate.engine.context import RunContext
+from tidegate.engine.session import start_session
+from tidegate.stages.check_quality import QualityError
+from tidegate.stages.run import STAGES, run
 from tidegate.store.intervals import Interval, intervals_between
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.apps.completion import SHELLS
 from tidegate.cli import _parser, main
+from tidegate.cli.completion import SHELLS
 
 PROJECT = Path(__file__).resolve().parents[2]
 COMMANDS = (

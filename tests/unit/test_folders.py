@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.dbt.sensors import sensors
 
+from tidegate.engine.context import RunContext
 from tidegate.examples.land_flights import main
-from tidegate.hosts.context import RunContext
 from tidegate.store.folders import private_folder
 from tidegate.store.intervals import interval_holding
 from tidegate.store.warehouse import Warehouse

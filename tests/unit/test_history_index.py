@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 import pytest
 from tests.spark.test_history_stages import END, START, calls_of, pipeline_in, write_events
 
-from tidegate.apps import resample_history, sample_history
-from tidegate.apps.history import query_history
-from tidegate.apps.history_past import Past, _groups, _leaves, _samples
-from tidegate.hosts import history_index
-from tidegate.hosts.context import RunContext
-from tidegate.hosts.history_index import FOLDER, HistoryIndex
+from tidegate.engine.context import RunContext
+from tidegate.history import index as history_index
+from tidegate.history.index import FOLDER, HistoryIndex
+from tidegate.history.past import Past, _groups, _leaves, _samples
+from tidegate.history.questions import query_history
+from tidegate.stages import resample_history, sample_history
 from tidegate.store.intervals import Interval, intervals_between
 from tidegate.store.warehouse import Warehouse
 

@@ -17,11 +17,6 @@ from expectations.policy import Policy
 from expectations.suites import history as history_suite
 from expectations.tables import Cached, Case
 
-from tidegate.apps import resample_history, sample_history
-from tidegate.apps.history import estimate, query_history, render
-from tidegate.apps.history_filled import fill_answers, render_filled
-from tidegate.apps.report_history import history_section
-from tidegate.apps.report_tables import Tables
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import (
     Aggregate,
@@ -37,9 +32,14 @@ from tidegate.declarations.models import (
     to_us,
 )
 from tidegate.declarations.tables import ARROW_TYPES, TIMESTAMP
-from tidegate.hosts.context import RunContext
-from tidegate.hosts.planner import FIRST_ARRIVALS, FIRST_SCHEMA, STATE
+from tidegate.engine.context import RunContext
+from tidegate.history.filled import fill_answers, render_filled
+from tidegate.history.questions import estimate, query_history, render
 from tidegate.operators.window_sizing import ControllerSpec, ControllerState, EffectiveBounds
+from tidegate.queries.planner import FIRST_ARRIVALS, FIRST_SCHEMA, STATE
+from tidegate.report.history import history_section
+from tidegate.report.tables import Tables
+from tidegate.stages import resample_history, sample_history
 from tidegate.store.intervals import intervals_between
 from tidegate.store.warehouse import Warehouse
 

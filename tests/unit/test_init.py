@@ -13,12 +13,12 @@ from types import ModuleType
 
 import pytest
 
-from tidegate.apps.init import EXAMPLES
-from tidegate.apps.launcher import instant
 from tidegate.cli import _parser, main
+from tidegate.cli.init import EXAMPLES
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.names import identifier_refusal
 from tidegate.examples import land_flights
+from tidegate.stages.launcher import instant
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATES = ROOT / "spark_apps" / "tidegate" / "examples"

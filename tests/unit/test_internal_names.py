@@ -15,9 +15,9 @@ from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import DeclarationErrors
 from tidegate.declarations.models import to_us
 from tidegate.declarations.tables import schema
-from tidegate.hosts.queries import Answering, Question
-from tidegate.hosts.scan import EventFiles
 from tidegate.operators.schedule import Schedule
+from tidegate.queries.questions import Answering, Question
+from tidegate.queries.scan import EventFiles
 
 MIDNIGHT = datetime(2026, 1, 1, tzinfo=UTC)
 # Names that frames, batches and tables have for columns of their own, and words of SQL.

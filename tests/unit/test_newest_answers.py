@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.examples import examples
 
-from tidegate.apps.init import init
-from tidegate.apps.newest_answers import newest_answers, show, table
+from tidegate.cli.init import init
+from tidegate.cli.newest_answers import newest_answers, show, table
 from tidegate.declarations import load_pipeline
 from tidegate.store.intervals import Interval, intervals_between
 from tidegate.store.warehouse import Warehouse

@@ -12,9 +12,9 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tidegate.apps import ingest, run
 from tidegate.declarations.models import Column, Pipeline, Stream
-from tidegate.hosts.context import RunContext
+from tidegate.engine.context import RunContext
+from tidegate.stages import ingest, run
 from tidegate.store.intervals import intervals_between
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -88,7 +88,7 @@ def test_a_stage_says_a_short_line_and_logs_what_it_measured(tmp_path, capsys):
 
 def test_java_does_not_warn_of_a_module_that_spark_asks_for():
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-    configuration = str(PROJECT / "spark_apps" / "tidegate" / "hosts" / "spark_conf")
+    configuration = str(PROJECT / "spark_apps" / "tidegate" / "engine" / "spark_conf")
 
     def said(**environment: str) -> str:
         done = subprocess.run(

@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 import pytest
 from tests.quality.good_warehouse import good_pipeline
 
-from tidegate.apps.calibrate_promises import judge_promises
 from tidegate.declarations.models import Pipeline
 from tidegate.declarations.promises import LEAST_PERIODS, SENTENCE, lines, newest_of_each, period_name, terms_of
-from tidegate.hosts.context import RunContext
+from tidegate.engine.context import RunContext
 from tidegate.operators.schedule import instants_us
+from tidegate.stages.calibrate_promises import judge_promises
 from tidegate.store.intervals import Interval, intervals_between, labels_holding
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tidegate.declarations.errors import UserError
-from tidegate.hosts.pyspark_files import require_whole_pyspark
+from tidegate.engine.pyspark_files import require_whole_pyspark
 
 
 def _install(site: Path, name: str, files: dict[str, str]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.command import ROOT
 
-from tidegate.apps.query_work import query_work
+from tidegate.cli.query_work import query_work
 from tidegate.declarations import load_pipeline
 
 STREAM = """

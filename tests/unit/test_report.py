@@ -18,14 +18,14 @@ import pytest
 from plotly.offline import get_plotlyjs_version
 from tests.live_files import put_rows
 
-from tidegate.apps.report import run
-from tidegate.apps.report_charts import byte_unit
-from tidegate.apps.report_page import PLOTLY_JS
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Column, History, Order, Output, Pipeline, Query, Stream, Window, from_us
 from tidegate.declarations.promises import NOT_KNOWN, SENTENCE
 from tidegate.declarations.tables import schema
 from tidegate.declarations.units import show_percent
+from tidegate.report.charts import byte_unit
+from tidegate.report.page import PLOTLY_JS
+from tidegate.report.report import run
 from tidegate.store.warehouse import Warehouse
 
 START = datetime(2013, 2, 8, tzinfo=UTC)

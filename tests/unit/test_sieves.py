@@ -12,10 +12,10 @@ import pytest
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Pipeline
 from tidegate.declarations.tables import schema
-from tidegate.hosts import sieves
-from tidegate.hosts.queries import Answering, Question, top_k_spec
-from tidegate.hosts.scan import EventFiles
 from tidegate.operators.schedule import Schedule
+from tidegate.queries import sieves
+from tidegate.queries.questions import Answering, Question, top_k_spec
+from tidegate.queries.scan import EventFiles
 
 PIPELINE = """\
 name: phones

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tidegate.declarations import load_pipeline
-from tidegate.hosts.plans import Emissions, PlanHistory
 from tidegate.operators.window_sizing import QueryPlanRow
+from tidegate.queries.plans import Emissions, PlanHistory
 
 MINUTE_US = 60_000_000
 PIPELINE = """

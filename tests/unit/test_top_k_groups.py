@@ -9,17 +9,17 @@ import pyarrow as pa
 import pytest
 from expectations.suites.answers import grain
 
-from tidegate.apps.calibrate import _truth_order
-from tidegate.apps.dbt_project import _answer_grain
 from tidegate.declarations.models import Query
 from tidegate.declarations.positions import Report, Source
 from tidegate.declarations.query_parser import parse_query
 from tidegate.declarations.scope import StreamSchema
 from tidegate.declarations.tables import TIMESTAMP
-from tidegate.hosts.answers import sort_columns
-from tidegate.hosts.queries import top_k_spec
 from tidegate.operators.accuracy import hit_rate
 from tidegate.operators.top_k import Spec, Term
+from tidegate.queries.answers import sort_columns
+from tidegate.queries.questions import top_k_spec
+from tidegate.stages.calibrate import _truth_order
+from tidegate.stages.dbt_project import _answer_grain
 
 STREAM = StreamSchema("departures", {"carrier": "string", "origin": "string", "dep_delay": "double"})
 GROUPED = """SELECT dep_delay, carrier AS airline, origin FROM departures [60 MINUTES]

@@ -14,11 +14,11 @@ from tests.command import ROOT
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Pipeline, to_us
 from tidegate.declarations.tables import schema
-from tidegate.hosts.planner import held as held_of
-from tidegate.hosts.queries import Answering, Question
-from tidegate.hosts.scan import EventFiles
 from tidegate.operators.schedule import Schedule
 from tidegate.operators.tuple_bytes import tuple_bytes
+from tidegate.queries.planner import held as held_of
+from tidegate.queries.questions import Answering, Question
+from tidegate.queries.scan import EventFiles
 
 START = datetime(2013, 2, 8, tzinfo=UTC)
 TUPLES = 300

@@ -21,7 +21,7 @@ from tests.live_files import a_pipeline
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Column, ColumnType, Pipeline, from_us
-from tidegate.hosts.context import RunContext
+from tidegate.engine.context import RunContext
 from tidegate.store import delta
 from tidegate.store.commit import Commit
 from tidegate.store.commits import Commits

@@ -26,14 +26,14 @@ def client() -> ModuleType:
 def test_what_airflow_submits_is_understood(client: ModuleType):
     words = [
         *("--master", "local[2]", "--conf", "spark.driver.memory=1g", "--conf", "spark.x=a=b"),
-        *("--name", "flights.top_k", "--deploy-mode", "client", "/apps/top_k.py", "/flights", "--warehouse", "/w"),
+        *("--name", "flights.top_k", "--deploy-mode", "client", "/stages/top_k.py", "/flights", "--warehouse", "/w"),
     ]
     assert client.submission(words) == {
         "settings": {
             "spark.master": "local[2]", "spark.driver.memory": "1g", "spark.x": "a=b",
             "spark.app.name": "flights.top_k", "spark.submit.deployMode": "client",
         },
-        "script": "/apps/top_k.py",
+        "script": "/stages/top_k.py",
         "arguments": ["/flights", "--warehouse", "/w"],
     }  # fmt: skip
 

@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.examples import examples
 
-from tidegate.apps.memory_ladder import needs, render
-from tidegate.apps.plan_windows import MOST_BYTES, plan_windows
-from tidegate.apps.readable import format_bytes, format_seconds
 from tidegate.cli import main
+from tidegate.cli.memory_ladder import needs, render
+from tidegate.cli.plan_windows import MOST_BYTES, plan_windows
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Column, Pipeline, Query, Stream, Window
+from tidegate.readable import format_bytes, format_seconds
 
 INSTANCE = {
     "memory_budget_bytes": 41,

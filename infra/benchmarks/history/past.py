@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tidegate.apps import resample_history, sample_history
 from tidegate.declarations.models import Column, History, Pipeline, Stream, to_us
-from tidegate.hosts.context import RunContext
-from tidegate.hosts.planner import STATE
+from tidegate.engine.context import RunContext
 from tidegate.operators.window_sizing import ControllerSpec, ControllerState
+from tidegate.queries.planner import STATE
+from tidegate.stages import resample_history, sample_history
 from tidegate.store.intervals import Interval, intervals_between
 
 START, WIDTH_S = datetime(2013, 1, 1, tzinfo=UTC), 3600

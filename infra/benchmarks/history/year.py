@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 from infra.benchmarks.history.past import START, fill, pipeline_of
 
-from tidegate.apps.history import query_history
-from tidegate.apps.history_answers import Question
-from tidegate.apps.history_past import Past
 from tidegate.declarations.models import Pipeline, to_us
-from tidegate.hosts.history_index import FOLDER
+from tidegate.history.answers import Question
+from tidegate.history.index import FOLDER
+from tidegate.history.past import Past
+from tidegate.history.questions import query_history
 from tidegate.operators.history.query import parse_history_query
 from tidegate.store.warehouse import Warehouse
 

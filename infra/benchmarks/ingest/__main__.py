@@ -87,9 +87,9 @@ def generate(folder: Path, tuples: int, files: int) -> None:
 
 def tidegate(folder: Path, kind: str, run: int) -> int:
     """Ingest the hour; how many tuples were written."""
-    from tidegate.apps import ingest
     from tidegate.declarations import load_pipeline
-    from tidegate.hosts.context import RunContext
+    from tidegate.engine.context import RunContext
+    from tidegate.stages import ingest
     from tidegate.store.intervals import intervals_between
 
     pipeline = load_pipeline(folder / f"orders_{kind}")

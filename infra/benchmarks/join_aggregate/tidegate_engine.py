@@ -16,10 +16,10 @@ from tidegate.declarations.models import Pipeline
 from tidegate.declarations.tables import schema
 from tidegate.engine import Slice
 from tidegate.engine import run as run_slices
-from tidegate.hosts.queries import Answering, Question
-from tidegate.hosts.scan import EventFiles
-from tidegate.hosts.session import start_session
+from tidegate.engine.session import start_session
 from tidegate.operators.schedule import Schedule
+from tidegate.queries.questions import Answering, Question
+from tidegate.queries.scan import EventFiles
 
 
 def pipeline_of(job: Job) -> Pipeline:

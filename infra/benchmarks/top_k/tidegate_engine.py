@@ -20,10 +20,10 @@ from infra.benchmarks.rivals import tidegate
 from infra.benchmarks.top_k.job import SECOND_US, STREAM, Job, serve
 from infra.benchmarks.top_k.workload import Data
 
-from tidegate.apps import calibrate, ingest, top_k
 from tidegate.declarations.models import Pipeline
-from tidegate.hosts import planner
-from tidegate.hosts.context import RunContext
+from tidegate.engine.context import RunContext
+from tidegate.queries import planner
+from tidegate.stages import calibrate, ingest, top_k
 from tidegate.store.intervals import Interval, intervals_between
 
 TABLE = f"events_{STREAM}"

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tidegate.apps.dbt_project import spark_type
 from tidegate.declarations.errors import UserError
+from tidegate.stages.dbt_project import spark_type
 from tidegate.store.warehouse import MARTS as STORED
 from tidegate.store.warehouse import Warehouse
 

@@ -1,0 +1,111 @@
+"""The part of ``tidegate explain`` that tells how each query is worked out: keys, joins, panes, state, cost."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+
+import pyarrow as pa
+
+from tidegate.declarations.models import Pipeline, Query, Window
+from tidegate.queries.questions import aggregate_spec
+from tidegate.readable import format_bytes, format_seconds
+
+_LABEL = 10
+_TEXT_BYTES = 16
+
+
+def query_work(pipeline: Pipeline, columns: int = 100) -> str:
+    """How every query runs, at the declared rates, as plain text."""
+    lines = ["How each query runs (at the declared rates)"]
+    for query in pipeline.queries:
+        lines += ["", f"  {query.id}"]
+        for label, text in _facts(pipeline, query):
+            wrapped = textwrap.wrap(text, columns - _LABEL - 4) or [""]
+            lines.append(f"    {label:<{_LABEL}}{wrapped[0]}")
+            lines += [" " * (_LABEL + 4) + line for line in wrapped[1:]]
+    return "\n".join(lines) + "\n"
+
+
+def _facts(pipeline: Pipeline, query: Query) -> list[tuple[str, str]]:
+    facts = [("keys", _keys(query)), ("joins", _joins(query))] if len(query.windows) > 1 else []
+    facts += [("panes", _panes(pipeline, query)), ("state", _state(pipeline, query)), ("cost", _cost(query))]
+    return facts
+
+
+def _keys(query: Query) -> str:
+    joined = [" = ".join(f"{alias}.{column}" for alias, column in c.columns) for c in query.join_classes]
+    return "; ".join(joined) if joined else "none: every tuple is paired with every other"
+
+
+def _joins(query: Query) -> str:
+    """The tree in which the sides' totals are joined, and by what each result is summed up before the next."""
+    sides = {
+        w.alias: {j.slot for j in query.join_classes if w.alias in {a for a, _ in j.columns}} for w in query.windows
+    }
+    names = {j.slot: j.columns[0][1] for j in query.join_classes}
+    wanted = {g.alias: f"{g.alias}.{g.column}" for g in query.group_by}
+    if all(keys == next(iter(sides.values())) for keys in sides.values()):
+        per = ", ".join(dict.fromkeys(f"{g.alias}.{g.column}" for g in query.group_by))
+        return f"{' × '.join(sides)} key by key" + (f", then summed up per {per}" if per else ", then summed up")
+    left = list(sides)
+    done, keys = left.pop(0), set(sides[next(iter(sides))])
+    held = [done]
+    while left:
+        alias = next((a for a in left if sides[a] & keys), left[0])
+        left.remove(alias)
+        on = ", ".join(sorted(names[s] for s in sides[alias] & keys)) or "nothing in common"
+        held.append(alias)
+        later = {slot for a in left for slot in sides[a]}
+        keys = (keys | sides[alias]) & later
+        kept = [names[s] for s in sorted(keys)] + [wanted[a] for a in held if a in wanted]
+        done = f"({done} ⋈ {alias} on {on}{' per ' + ', '.join(kept) if kept else ''})"
+    return done[1:-1]
+
+
+def _panes(pipeline: Pipeline, query: Query) -> str:
+    tick = format_seconds(pipeline.tick_s)
+    parts = [f"{w.alias} {math.ceil(w.range_s / pipeline.tick_s)}" for w in query.windows]
+    return f"{', '.join(parts)} of {tick}; window widths change at pane boundaries" if parts else ""
+
+
+def _state(pipeline: Pipeline, query: Query) -> str:
+    slack_s = pipeline.initial_slack_s if query.promised is not None else 0
+    if query.kind == "top_k":
+        panes = math.ceil((query.windows[0].range_s + slack_s) / pipeline.tick_s)
+        tuples = _tuples(pipeline, query.windows[0], slack_s)
+        if query.group_by:
+            groups = ", ".join(g.column for g in query.group_by)
+            return f"at most {tuples:.4g} candidates, the {query.limit} best of each pane and group ({groups})"
+        tuples = min(float(query.limit or 0) * panes, tuples)
+        return f"at most {tuples:.4g} candidates, the {query.limit} best of each pane"
+    total = sum(_tuples(pipeline, w, slack_s) * _bytes(pipeline, query, i) for i, w in enumerate(query.windows))
+    tuples = sum(_tuples(pipeline, w, slack_s) for w in query.windows)
+    waits = f" and a wait of {format_seconds(slack_s)}" if slack_s else ""
+    held = f"about {format_bytes(total)}: {tuples:.4g} tuples in whole windows{waits}"
+    return f"{held}; independent of the number of joined pairs"
+
+
+def _tuples(pipeline: Pipeline, window: Window, slack_s: float) -> float:
+    return float(pipeline.stream(window.stream).rate * (window.range_s + slack_s))
+
+
+def _bytes(pipeline: Pipeline, query: Query, side: int) -> float:
+    held = aggregate_spec(query).side_schema(side)
+    kinds = [field.type for field in held]
+    return sum(_TEXT_BYTES if pa.types.is_string(kind) else kind.bit_width / 8 for kind in kinds) + len(kinds) / 8
+
+
+def _cost(query: Query) -> str:
+    if query.kind == "top_k":
+        return "one comparison per tuple; windows are answered from the candidates of their panes, many at once"
+    extremes = any(a.function in ("min", "max") for a in query.aggregates)
+    cost = "a tuple updates its key's running totals twice, on arrival and on expiry, however wide the window is"
+    if extremes:
+        cost += "; MIN and MAX: times the logarithm of the windows answered at once"
+    slots = {
+        frozenset(j.slot for j in query.join_classes if w.alias in {a for a, _ in j.columns}) for w in query.windows
+    }
+    if len(slots) > 1:
+        cost += "; each update is applied to the matching totals of the other sides"
+    return cost

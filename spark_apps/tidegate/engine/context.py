@@ -1,0 +1,239 @@
+"""What a stage runs in: the pipeline, its warehouse, a Spark session when asked for, and the account of the run."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+
+import pyarrow as pa
+
+from tidegate.declarations.errors import UserError
+from tidegate.declarations.models import Pipeline
+from tidegate.engine import Slice, run_as_tasks
+from tidegate.engine import run as run_here
+from tidegate.engine.metrics import ProcessMeter
+from tidegate.store.commit import Commit
+from tidegate.store.folders import private_folder
+from tidegate.store.intervals import Interval, interval_holding
+from tidegate.store.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+Result = TypeVar("Result")
+
+ROWS_HERE = 2_000_000
+"""On one machine, slices that read up to so many rows run in this process: a Spark session takes longer to start."""
+_LARGEST_LOG_BYTES = 4 << 20
+
+
+class StageRun:
+    """One stage at work on some intervals: where it writes, and what it did."""
+
+    def __init__(self, stage: str, commit: Commit):
+        self.stage = stage
+        self.commit = commit
+        self._rows: dict[tuple[str, str | None], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+
+    def record(self, interval: Interval, query: str | None = None, **numbers: int) -> None:
+        """Add to what the run's account says of one interval (and query): rows_in, rows_out, rows_late …
+
+        ``peak_state_bytes`` keeps the largest, everything else adds up.
+        """
+        row = self._rows[interval.label, query]
+        for name, number in numbers.items():
+            row[name] = max(row[name], number) if name == "peak_state_bytes" else row[name] + number
+
+    def rows(self, interval: Interval) -> list[dict[str, object]]:
+        """The account of one interval: a row a query, or one row."""
+        queries = [q for label, q in self._rows if label == interval.label] or [None]
+        return [{"query": q, **self._rows.get((interval.label, q), {})} for q in queries]
+
+    def total(self, name: str) -> int:
+        """Sum (largest, for peak_state_bytes) of one number over all intervals and queries."""
+        numbers = [row[name] for row in self._rows.values() if name in row]
+        return max(numbers, default=0) if name == "peak_state_bytes" else sum(numbers)
+
+
+@dataclass
+class RunContext:
+    """A pipeline at work on a warehouse. Use as a context manager: it stops the Spark session that it started.
+
+    ``beside``: a session of the caller's, which is used and not stopped. ``here``: all slices run in this process,
+    however large.
+    """
+
+    pipeline: Pipeline
+    warehouse_root: Path
+    output: TextIO = field(default_factory=lambda: sys.stderr)
+    app: str = "run"
+    cold_start: bool = False
+    beside: SparkSession | None = None
+    here: bool = False
+    executor_bytes: int = field(default=0, init=False)
+    _spark: SparkSession | None = field(default=None, init=False)
+    _told_cold_start: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self.warehouse = Warehouse(self.warehouse_root, self.pipeline)
+
+    def __enter__(self) -> RunContext:
+        try:
+            private_folder(self.warehouse.folder)
+        except OSError as error:
+            raise UserError(
+                f"the warehouse {self.warehouse.root} cannot be written: {error.strerror}; "
+                "give a writable folder with --warehouse"
+            ) from None
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.release_spark()
+
+    def release_spark(self) -> None:
+        """Stop the Spark session that was started, if one was; the next use starts another."""
+        if self._spark is not None and self.beside is None:
+            self._spark.stop()
+        self._spark = None
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session, started when first asked for."""
+        if self._spark is None:
+            from tidegate.engine.session import start_session
+
+            if self.beside is not None:
+                self._spark = self.beside
+            else:
+                self.progress("starting Spark")
+                self._spark = start_session(self.pipeline, self.app)
+        return self._spark
+
+    def run_slices(
+        self, work: Callable[[Slice], Result], parts: Sequence[Any], rows: int | None = None
+    ) -> list[Result]:
+        """What ``work`` gives for each part, a slice each: by Spark's tasks, or by this process; it gives the same.
+
+        On a cluster Spark runs whatever there is. On one machine it runs what is worth a session: more than one slice,
+        and if ``rows``, how many are read, is known, more than ``ROWS_HERE``.
+        """
+        slices = [Slice(number, part) for number, part in enumerate(parts)]
+        few = len(slices) < 2 or (rows is not None and rows <= ROWS_HERE)
+        if not slices or self.here or (few and on_this_machine()):
+            return run_here(slices, work)
+        done = run_as_tasks(slices, work, self.spark, measured=not on_this_machine())
+        self.executor_bytes = max(self.executor_bytes, done.executor_bytes)
+        return done.results
+
+    def progress(self, message: str) -> None:
+        """Say what is being done, with the time, on the error stream."""
+        print(f"{datetime.now(UTC):%H:%M:%S} {self.pipeline.name}: {message}", file=self.output, flush=True)
+
+    def require_predecessor(self, table: str, intervals: Sequence[Interval], stage: str) -> None:
+        """UserError if the interval before the first is missing though others are there: a gap would be silent."""
+        first = intervals[0]
+        earlier = [label for label in self.warehouse.labels(table) if label < first.label]
+        if self.cold_start or not self.warehouse.labels(table):
+            if not self._told_cold_start:
+                self._told_cold_start = True
+                why = "what is there from before is not used" if self.cold_start else "there is nothing from before"
+                self.progress(f"cold start at {first.label}: {why}")
+            return
+        before = previous_label(self.pipeline, first)
+        if before not in earlier and first.label != self.warehouse.labels(table)[0]:
+            newest = earlier[-1] if earlier else None
+            where = f"the newest earlier one is {newest}" if newest else "there is no earlier one"
+            raise UserError(
+                f"stage {stage} for {first.label} continues from {before}, but table {table} has no such partition "
+                f"({where}): run the intervals in between first, or start here without earlier state with --cold-start"
+            )
+
+    @contextmanager
+    def stage(self, stage: str, intervals: Sequence[Interval]) -> Iterator[StageRun]:
+        """Run a stage: measure it, publish what it wrote together with its metrics, log in one line what it did."""
+        started_at, clock = datetime.now(UTC), time.monotonic()
+        span = intervals[0].label if len(intervals) == 1 else f"{intervals[0].label} … {intervals[-1].label}"
+        self.progress(f"{stage}: {span} ({len(intervals)} interval{'s' if len(intervals) != 1 else ''})")
+        self.executor_bytes = 0
+        with ProcessMeter() as meter, self.warehouse.commit(stage, intervals) as commit:
+            run = StageRun(stage, commit)
+            yield run
+            seconds = time.monotonic() - clock
+            for interval in intervals:
+                commit.put_file(
+                    "run_metrics",
+                    interval,
+                    stage,
+                    self._metrics(run, interval, started_at, seconds, self._most_bytes(meter), len(intervals)),
+                )
+        line = {
+            "app": stage,
+            "pipeline": self.pipeline.name,
+            "from": intervals[0].start.isoformat(),
+            "to": intervals[-1].end.isoformat(),
+            "intervals": len(intervals),
+            "seconds": round(time.monotonic() - clock, 3),
+            **{n: run.total(n) for n in ("rows_in", "rows_out", "rows_late", "rows_quarantined", "peak_state_bytes")},
+            "memory_budget_bytes": self.pipeline.memory_budget_bytes,
+            "peak_process_bytes": self._most_bytes(meter),
+            "process_budget_bytes": self.pipeline.process_budget_bytes,
+        }
+        self.log(line)
+        self.progress(f"{stage}: done in {line['seconds']:.1f} s")
+
+    def _most_bytes(self, meter: ProcessMeter) -> int:
+        """What the driver or an executor took at most, whichever took more: each has the process budget for itself."""
+        return max(meter.peak_bytes, self.executor_bytes)
+
+    def log(self, line: dict[str, object]) -> None:
+        """Append a line of JSON to ``_logs/stages.jsonl``; the file before is kept once it has grown large."""
+        path = self.warehouse.folder / "_logs" / "stages.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and path.stat().st_size > _LARGEST_LOG_BYTES:
+            os.replace(path, path.with_suffix(".1.jsonl"))
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def _metrics(
+        self, run: StageRun, interval: Interval, started_at: datetime, seconds: float, most_bytes: int, share: int
+    ) -> pa.Table:
+        names = ("rows_in", "rows_out", "rows_late", "rows_quarantined", "peak_state_bytes")
+        rows = [
+            {
+                "app": run.stage,
+                "query": row["query"],
+                "started_at": started_at,
+                "seconds": seconds / share,
+                **{name: row.get(name, 0) for name in names},
+                "memory_budget_bytes": self.pipeline.memory_budget_bytes,
+                "peak_process_bytes": most_bytes,
+                "process_budget_bytes": self.pipeline.process_budget_bytes,
+            }
+            for row in run.rows(interval)
+        ]
+        return pa.Table.from_pylist(rows, schema=self.warehouse.schema("run_metrics"))
+
+
+def spark_master() -> str:
+    """Spark's master, or with ``sc://`` a Spark Connect server, as far as this process is told."""
+    return os.environ.get("TIDEGATE_SPARK_MASTER") or os.environ.get("SPARK_REMOTE") or "local[2]"
+
+
+def on_this_machine() -> bool:
+    """Whether Spark's tasks would run on the driver's machine."""
+    return spark_master().startswith("local")
+
+
+def previous_label(pipeline: Pipeline, interval: Interval) -> str:
+    """The label of the interval before."""
+    return interval_holding(pipeline, interval.start_us - 1).label

@@ -1,0 +1,133 @@
+"""Which windows an interval answers, and the tables that the answers go to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.declarations.models import Pipeline, Query
+from tidegate.declarations.tables import TIMESTAMP, WIDTHS
+from tidegate.engine.context import RunContext, StageRun
+from tidegate.operators.schedule import Int64s, Schedule
+from tidegate.queries.plans import Emissions, PlanHistory
+from tidegate.queries.slacks import SlackHistory, require_calibrated
+from tidegate.queries.slices import Answers, Staged, cuts, question, write
+from tidegate.store.intervals import Interval, labels_holding
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The windows that a query answers in some intervals: the schedule, and what each answer says of itself."""
+
+    schedule: Schedule
+    coverage: np.ndarray
+    widths_s: Mapping[str, np.ndarray]
+    ranges_s: Mapping[str, float]
+    support_level: np.ndarray
+    slack_us: Int64s
+
+    def as_arrow(self, pipeline: Pipeline) -> pa.Table:
+        """A row a window: window_index, interval (of the emission) and the answer's own columns."""
+        schedule = self.schedule
+        aliases = list(self.widths_s)
+        widths = [[(alias, float(self.widths_s[alias][i])) for alias in aliases] for i in range(len(schedule))]
+        return pa.table(
+            {
+                "window_index": pa.array(np.arange(len(schedule)), pa.int64()),
+                "interval": labels_holding(pipeline, schedule.emit_us),
+                "window_end": pa.array(schedule.window_end_us, pa.int64()).cast(pa.timestamp("us")).cast(TIMESTAMP),
+                "emitted_at": pa.array(schedule.emit_us, pa.int64()).cast(pa.timestamp("us")).cast(TIMESTAMP),
+                "width_s": pa.array(widths, WIDTHS),
+                "range_s": pa.array([list(self.ranges_s.items())] * len(schedule), WIDTHS),
+                "coverage": self.coverage,
+                "support_level": pa.array(self.support_level.tolist(), pa.string()),
+                "slack_s": self.slack_us / 1e6,
+            }
+        )
+
+
+def emitted_windows(
+    query: Query, plans: PlanHistory, slacks: SlackHistory, intervals: Sequence[Interval]
+) -> Windows | None:
+    """The windows whose instant of emission lies in the intervals; None if there are none."""
+    given = plans.emissions(query, slacks, intervals[0].start_us, intervals[-1].end_us)
+    if len(given.emit_us) == 0:
+        return None
+    return windows_of(query, plans, given)
+
+
+def windows_of(query: Query, plans: PlanHistory, given: Emissions) -> Windows:
+    """What each of the answers holds, and what it says of itself."""
+    held_from_us = {stream: plans.held_from_us(stream, given.emit_us) for stream in query.streams}
+    ranges_us = {w.alias: round(w.range_s * 1e6) for w in query.windows}
+    lower_us = {w.alias: held_from_us[w.stream] for w in query.windows}
+    slack_us = given.emit_us - given.window_end_us
+    schedule = Schedule.from_ticks(given.window_end_us, slack_us, ranges_us, lower_us)
+    widths_us = {alias: schedule.width_us(alias) for alias in ranges_us}
+    coverage = np.ones(len(schedule))
+    for alias, range_us in ranges_us.items():
+        coverage = coverage * (widths_us[alias] / range_us)
+    return Windows(
+        schedule,
+        coverage,
+        {alias: width / 1e6 for alias, width in widths_us.items()},
+        {w.alias: float(w.range_s) for w in query.windows},
+        plans.support_level(query, given, held_from_us),
+        slack_us,
+    )
+
+
+def write_answers(context: RunContext, stage: StageRun, asked: Sequence[Query], intervals: Sequence[Interval]) -> None:
+    """Answer the asked queries' windows that are emitted in the intervals, and put the answers into their tables."""
+    pipeline, warehouse = context.pipeline, context.warehouse
+    labels = [interval.label for interval in intervals]
+    warehouse.require("window_plan", labels, "ingest")
+    plans = PlanHistory.for_emissions(warehouse, intervals[0].start_us)
+    if any(query.promised is not None for query in asked):
+        require_calibrated(context, intervals)
+    slacks = SlackHistory.load(warehouse, intervals)
+    rows_in = {
+        (s, interval): warehouse.rows(f"events_{s}", interval.label)
+        for s in {s for q in asked for s in q.streams}
+        for interval in intervals
+    }
+    staged = {query.id: Staged(stage.commit, f"answers_{query.id}", intervals) for query in asked}
+    answered: dict[str, int] = {}
+    parts: list[Answers] = []
+    owners: list[str] = []
+    rows = 0
+    for query in asked:
+        windows = emitted_windows(query, plans, slacks, intervals)
+        answered[query.id] = 0 if windows is None else len(windows.schedule)
+        if windows is None:
+            continue
+        about, table = windows.as_arrow(pipeline), staged[query.id]
+        whole = question(context, query, windows.schedule, windows.coverage)
+        every = Answers(whole, about, {}, warehouse.schema(table.table), sort_columns(query))
+        for number, (first, last) in enumerate(cuts(whole, len(windows.schedule), pipeline.partitions)):
+            where = table.files(number, about.column("interval").slice(first, last - first).to_pylist())
+            part = every.windows(first, last, where)
+            if last - first < len(windows.schedule):
+                part = replace(part, asked=question(context, query, part.asked.schedule, part.asked.coverage))
+            rows += sum(files.rows() for files in part.asked.files.values())
+            parts.append(part)
+            owners.append(query.id)
+    done = context.run_slices(write, parts, rows)
+    for query in asked:
+        own = [written for written, owner in zip(done, owners, strict=True) if owner == query.id]
+        counts = staged[query.id].settle([written.rows for written in own])
+        peak = max((written.peak_state_bytes for written in own), default=0)
+        for interval in intervals:
+            read = sum(rows_in[s, interval] for s in query.streams)
+            stage.record(interval, query.id, rows_in=read, rows_out=counts[interval], peak_state_bytes=peak)
+        context.progress(f"{stage.stage}: {query.id}: {answered[query.id]} windows, {sum(counts.values())} rows")
+
+
+def sort_columns(query: Query) -> tuple[str, ...]:
+    """By which columns a query's answers are sorted within a partition: a total order of the rows."""
+    if query.kind == "top_k":
+        return "emitted_at", "window_end", *query.row_keys
+    return "emitted_at", "window_end", *(o.name for o in query.outputs)

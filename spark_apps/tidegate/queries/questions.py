@@ -1,0 +1,257 @@
+"""What a query asks of its tuples, and its answers: tuples from files, through its operator, to the query's columns.
+
+There is one way, for stages, live steps, calibration and tests: a `Question` is read from the tables' files in order of
+arrival, its operator holds what its windows need, and answers come window by window, with values as emitted, HAVING and
+outputs computed by ``operators.expressions``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.declarations.models import Aggregate, Query
+from tidegate.declarations.tables import ARROW_TYPES
+from tidegate.operators import join_aggregate, top_k
+from tidegate.operators.expressions import evaluate, truth
+from tidegate.operators.schedule import Schedule
+from tidegate.operators.tuple_bytes import Held
+from tidegate.queries import scan
+from tidegate.queries.sieves import Sieve
+
+_KEYS = ("side", "event_us", "arrival_us")
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """Windows of a query, and the files with the tuples that they can need.
+
+    Args:
+        schedule: which windows, when, from which event times on.
+        coverage: float64[n], share of the ranges that each window holds; COUNT and SUM are divided by it.
+        files: stream → its tuples.
+        pane_us: the pipeline's tick, which divides every bound of the schedule.
+    """
+
+    query: Query
+    schedule: Schedule
+    coverage: np.ndarray
+    files: Mapping[str, scan.EventFiles]
+    pane_us: int
+
+
+class Answering:
+    """A question's answers, part by part: tables of whole windows, in the order in which they are emitted.
+
+    Columns: ``_window_index`` and the query's outputs, which may bear any name that begins with a letter; for top-k
+    also ``rank``, ``_event_id`` and ``_arrival_us``. Windows of an aggregate without GROUP BY have a row each, also if
+    they hold nothing.
+
+    ``windows``: [first, last) of those that the part taken last answers; some may have no rows. ``peak_state_bytes``:
+    what the operator held at most, once all parts have been taken.
+
+    **Memory**: O(what the windows hold), and a part.
+    """
+
+    def __init__(self, question: Question):
+        self.question = question
+        self.windows = 0, 0
+        self.peak_state_bytes = 0
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        """Read, and answer."""
+        query, schedule = self.question.query, self.question.schedule
+        ranked = query.kind == "top_k"
+        operator: Any = top_k if ranked else join_aggregate
+        spec: Any = top_k_spec(query, self.question.pane_us) if ranked else aggregate_spec(query)
+        state, first = operator.start(spec, schedule), 0
+        for batch in scan.in_order_of_arrival(_sides(self.question), spec.input_schema):
+            state, partial = operator.step(state, batch)
+            if state.next_window > first:
+                yield self._told(partial, first, state.next_window)
+            first = state.next_window
+        state, partial = operator.finish(state)
+        yield self._told(partial, first, len(schedule))
+        self.peak_state_bytes = int(state.peak_bytes)
+
+    def table(self) -> pa.Table:
+        """All answers at once."""
+        return pa.concat_tables(self)
+
+    def _told(self, partial: pa.Table, first: int, last: int) -> pa.Table:
+        """The query's columns of the answers of the windows ``first`` … ``last`` − 1."""
+        self.windows = first, last
+        query = self.question.query
+        if query.kind == "top_k":
+            slots, names = zip(("window_index", "_window_index"), *_top_k_columns(query), strict=True)
+            return partial.select(slots).rename_columns(names)
+        if not query.group_by:
+            partial = _with_empty(partial, first, last)
+        valued = _valued(query, partial, self.question.coverage)
+        if query.having:
+            valued = valued.filter(pa.array(truth(query.having, valued)))
+        columns = {o.name: evaluate(o.expression, valued, ARROW_TYPES[o.type]) for o in query.outputs}
+        return pa.table({"_window_index": valued.column("window_index"), **columns})
+
+
+def _with_empty(partial: pa.Table, first: int, last: int) -> pa.Table:
+    """With a row of NULLs for each window that has none."""
+    missing = np.setdiff1d(np.arange(first, last), partial.column("window_index").to_numpy())
+    if len(missing) == 0:
+        return partial
+    rows = pa.table({"window_index": pa.array(missing, partial.schema.field("window_index").type)})
+    return pa.concat_tables([partial, rows], promote_options="default").sort_by("window_index")
+
+
+def _valued(query: Query, partial: pa.Table, coverage: np.ndarray) -> pa.Table:
+    """Groups and aggregates as emitted: COUNT and SUM scaled up to the whole range."""
+    index = partial.column("window_index")
+    # A window that holds nothing of its range says nothing of it: NULL, not a division by zero.
+    share = pa.array(coverage, mask=coverage == 0).take(index.combine_chunks())
+    columns = {group.slot: partial.column(group.slot) for group in query.group_by}
+    columns |= {a.slot: _value(a, partial, share) for a in query.aggregates}
+    return pa.table({"window_index": index, **columns})
+
+
+def _value(aggregate: Aggregate, partial: pa.Table, share: pa.Array) -> pa.ChunkedArray:
+    slot, function = aggregate.slot, aggregate.function
+    if function in ("min", "max"):
+        return partial.column(f"{slot}_{function}")
+    count = pc.fill_null(partial.column(f"{slot}_count").cast(pa.float64()), 0.0)
+    if function == "count":
+        return pc.divide(count, share)
+    total = partial.column(f"{slot}_sum")
+    if function == "sum":
+        return pc.divide(total, share)
+    return pc.divide(total, pc.if_else(pc.greater(count, 0.0), count, pa.scalar(None, pa.float64())))
+
+
+def _sides(question: Question) -> list[scan.Side]:
+    """What is read, an entry an alias."""
+    query, counted = question.query, _counted(question.query)
+    sides = []
+    for index, window in enumerate(query.windows):
+        asked = _asked(query, window.alias)
+        conditions = tuple(sql for slot, sql, _ in asked if slot is None)
+        columns = {
+            slot: (f"CASE WHEN ({sql}) IS NOT NULL THEN TRUE END" if slot in counted else sql, kind or pa.bool_())
+            for slot, sql, kind in asked
+            if slot is not None
+        }
+        bounds_us = _bounds_us(question.schedule, window.alias)
+        constants = {"side": pa.scalar(index, pa.int8())}
+        sides.append(scan.Side(question.files[window.stream], bounds_us, conditions, columns, constants))
+    kept_in = sides[0].files.kept_in
+    if query.kind != "top_k" or kept_in is None:
+        return sides
+    spec = top_k_spec(query, question.pane_us)
+    return [replace(sides[0], sieve=Sieve.of(kept_in, query.id, spec, _asked(query, query.windows[0].alias)))]
+
+
+def _bounds_us(schedule: Schedule, alias: str) -> tuple[int, int, int]:
+    """Of the tuples of an alias that any window can need: least event time, end of event time, last arrival."""
+    # An open end: a stream without a lower bound has no instant to compare with.
+    first_us = max(int(schedule.lower_us[alias].min()), -(2**55))
+    return first_us, int(schedule.window_end_us.max()), int(schedule.emit_us.max())
+
+
+def aggregate_spec(query: Query) -> join_aggregate.Spec:
+    """The operator's view of an aggregate query."""
+    keys = _groups_of_keys(query)
+    columns = [(j.slot, ARROW_TYPES[j.type]) for j in query.join_classes]
+    columns += [(g.slot, ARROW_TYPES[g.type]) for g in query.group_by if g.slot not in keys]
+    columns += [(a.slot, _measured_type(a)) for a in query.aggregates if a.alias is not None]
+    sides = tuple(
+        join_aggregate.Side(
+            w.alias,
+            tuple(j.slot for j in query.join_classes if any(alias == w.alias for alias, _ in j.columns)),
+            tuple(g.slot for g in query.group_by if g.alias == w.alias and g.slot not in keys),
+        )
+        for w in query.windows
+    )
+    measures = tuple(join_aggregate.Measure(a.slot, a.function, a.alias) for a in query.aggregates)
+    return join_aggregate.Spec(sides, measures, pa.schema(columns), tuple(keys.items()))
+
+
+def _groups_of_keys(query: Query) -> dict[str, str]:
+    """Group slot → class slot, for the groups that are join keys: the operator needs no column of theirs."""
+    classes = {(column, join.type): join.slot for join in query.join_classes for column in join.columns}
+    known = {g.slot: classes.get(((g.alias, g.column), g.type)) for g in query.group_by}
+    return {slot: found for slot, found in known.items() if found is not None}
+
+
+def _measured_type(aggregate: Aggregate) -> pa.DataType:
+    """What the operator is given: doubles to add up, a flag to count, the value itself for an extreme."""
+    if aggregate.function == "count":
+        return pa.bool_()
+    return pa.float64() if aggregate.function in ("sum", "avg") else ARROW_TYPES[aggregate.type]
+
+
+def _counted(query: Query) -> set[str]:
+    """Slots of which it only matters whether there is a value."""
+    return {aggregate.slot for aggregate in query.aggregates if aggregate.function == "count"}
+
+
+def _asked(query: Query, alias: str) -> list[tuple[str | None, str, pa.DataType | None]]:
+    """(slot, SQL, type) of all that is computed from an alias' tuples, by whomever; conditions have no slot."""
+    asked: list[tuple[str | None, str, pa.DataType | None]] = []
+    if query.predicates.get(alias):
+        asked.append((None, query.predicates[alias], pa.bool_()))
+    if query.kind == "top_k":
+        asked += [(o.slot, o.expression, ARROW_TYPES[o.type]) for o in query.order_by]
+        asked += [(f"p{i}", o.expression, ARROW_TYPES[o.type]) for i, o in enumerate(query.outputs)]
+        return [*asked, ("event_id", "`event_id`", pa.string())]
+    for join, own in zip(query.join_classes, _own_columns(query, alias), strict=True):
+        asked += [(None, f"`{own[0]}` = `{other}`", pa.bool_()) for other in own[1:]]
+        asked += [(join.slot, f"`{name}`", ARROW_TYPES[join.type]) for name in own[:1]]
+    keys = _groups_of_keys(query)
+    groups = [g for g in query.group_by if g.alias == alias and g.slot not in keys]
+    asked += [(g.slot, f"`{g.column}`", ARROW_TYPES[g.type]) for g in groups]
+    for aggregate in query.aggregates:
+        if aggregate.expression is not None and aggregate.alias == alias:
+            kind = None if aggregate.function == "count" else _measured_type(aggregate)
+            asked.append((aggregate.slot, aggregate.expression, kind))
+    return asked
+
+
+def _own_columns(query: Query, alias: str) -> list[list[str]]:
+    """Of each join class, the columns of the alias; the first one is the slot's, the others equal it."""
+    return [[c for a, c in join.columns if a == alias] for join in query.join_classes]
+
+
+def _top_k_columns(query: Query) -> list[tuple[str, str]]:
+    """Of the operator's columns, those that answers have, and by which names."""
+    keys = ["rank", *([] if "event_id" in {o.name for o in query.outputs} else ["event_id"])]
+    outputs = [(f"p{i}", o.name) for i, o in enumerate(query.outputs)]
+    return [*((key, key) for key in keys), ("event_id", "_event_id"), ("arrival_us", "_arrival_us"), *outputs]
+
+
+def top_k_spec(query: Query, pane_us: int) -> top_k.Spec:
+    """The operator's view of a top-k query; its outputs travel as p0, p1 …, since names may clash with the keys.
+
+    A group's values are those of the output that shows it.
+    """
+    assert query.limit is not None
+    columns = [(o.slot, ARROW_TYPES[o.type]) for o in query.order_by]
+    columns += [(f"p{i}", ARROW_TYPES[o.type]) for i, o in enumerate(query.outputs)]
+    terms = tuple(top_k.Term(o.slot, o.descending) for o in query.order_by)
+    slots = {o.name: f"p{i}" for i, o in enumerate(query.outputs)}
+    groups = tuple(slots[name] for name in query.group_outputs if name is not None)
+    return top_k.Spec(query.limit, terms, pa.schema(columns), pane_us, query.windows[0].alias, groups)
+
+
+def held(query: Query, alias: str) -> Held:
+    """What the query's operator holds of a tuple of the alias' stream."""
+    if query.kind == "top_k":
+        schema = top_k_spec(query, 1).input_schema
+    else:
+        schema = aggregate_spec(query).side_schema([w.alias for w in query.windows].index(alias))
+    texts = {field.name for field in schema if pa.types.is_string(field.type)}
+    fixed = -(-len(schema) // 8) + sum(4 if f.name in texts else -(-f.type.bit_width // 8) for f in schema)
+    values = tuple(sql for slot, sql, _ in _asked(query, alias) if slot in texts)
+    return Held(fixed, values, query.predicates.get(alias))

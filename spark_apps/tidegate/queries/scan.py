@@ -1,0 +1,245 @@
+"""A query's tuples, from the tables' files straight into its operator, whoever runs it.
+
+Spark's own way, from a scan through a shuffle and a sort to Arrow in a Python worker, costs several times what the
+operators do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, reduce
+from operator import and_
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from tidegate.declarations.models import Stream
+from tidegate.declarations.tables import TIMESTAMP
+from tidegate.operators.arrivals import int64s
+from tidegate.operators.expressions import columns_of, evaluate, pushed_down, truth
+from tidegate.operators.schedule import NEVER_US
+from tidegate.queries.sieves import Sieve
+from tidegate.store.intervals import interval_holding
+
+if TYPE_CHECKING:
+    from tidegate.store.warehouse import Warehouse
+
+BATCH_ROWS = 1 << 17
+
+
+@dataclass(frozen=True)
+class EventFiles:
+    """A stream's accepted tuples: files of ``schema`` one behind the other in order of arrival, each sorted by it.
+
+    ``kept_in``: the folder in which queries may keep what they need of large files.
+    """
+
+    paths: tuple[str, ...]
+    schema: pa.Schema
+    kept_in: str | None = None
+
+    @classmethod
+    def between(
+        cls,
+        warehouse: Warehouse,
+        stream: Stream,
+        labels: Sequence[str],
+        start_us: int,
+        seen_by_us: int,
+        kept_in: str | None = None,
+    ) -> EventFiles:
+        """Those with the tuples of an event time or later that had arrived by an instant.
+
+        ``labels``: the partitions that there are.
+        """
+        pipeline = warehouse.pipeline
+        oldest = interval_holding(pipeline, start_us - stream.max_early_s * 1_000_000).label
+        newest = interval_holding(pipeline, seen_by_us).label
+        wanted = [label for label in labels if oldest <= label <= newest]
+        return cls.of(warehouse, stream, wanted, kept_in)
+
+    @classmethod
+    def of(cls, warehouse: Warehouse, stream: Stream, labels: Sequence[str], kept_in: str | None = None) -> EventFiles:
+        """Those of some partitions, in the order of their labels."""
+        table = f"events_{stream.name}"
+        return cls(warehouse.files(table, labels), warehouse.schema(table), kept_in)
+
+    def table(self, bounds_us: tuple[int, int, int], columns: Sequence[str]) -> pa.Table:
+        """Columns of the tuples within bounds: least event time, end of event time, last arrival."""
+        if not self.paths:
+            return pa.schema([self.schema.field(name) for name in columns]).empty_table()
+        source = ds.dataset(list(self.paths), schema=self.schema, format="parquet")
+        return source.to_table(columns=list(columns), filter=_within(bounds_us))
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Columns of all tuples, in the order of the files. **Memory**: a batch, and what is read ahead."""
+        if self.paths:
+            source = ds.dataset(list(self.paths), schema=self.schema, format="parquet")
+            yield from source.scanner(columns=list(columns), batch_size=BATCH_ROWS, use_threads=False).to_batches()
+
+    def cut(self, rows: int) -> list[EventFiles]:
+        """The same in runs of consecutive files, each as short as it can be with so many rows; the last may be less."""
+        found: list[list[str]] = [[]]
+        gathered = 0
+        for path in self.paths:
+            if gathered >= rows:
+                found.append([])
+                gathered = 0
+            found[-1].append(path)
+            gathered += _rows_of(path)
+        return [replace(self, paths=tuple(own)) for own in found if own]
+
+    def rows(self) -> int:
+        """How many rows the files have, from their footers."""
+        return sum(map(_rows_of, self.paths))
+
+
+@lru_cache(100_000)
+def _rows_of(path: str) -> int:
+    """A file's rows: files are written once, under a name of their own."""
+    return int(pq.read_metadata(path).num_rows)
+
+
+@dataclass(frozen=True)
+class Side:
+    """What one alias of a query reads.
+
+    Args:
+        files: its stream's.
+        bounds_us: least event time, end of event time, last arrival.
+        conditions: SQL that must be true of a tuple.
+        columns: slot → SQL and type of the value; ``event_us`` and ``arrival_us`` come by themselves.
+        constants: further columns, of one value each.
+        sieve: what is needed of large files, if that is little.
+    """
+
+    files: EventFiles
+    bounds_us: tuple[int, int, int]
+    conditions: tuple[str, ...]
+    columns: Mapping[str, tuple[str, pa.DataType]]
+    constants: Mapping[str, object]
+    sieve: Sieve | None = None
+
+    def batches(self) -> Iterator[pa.Table]:
+        """The tuples as the files have them, with ``read_us``: the arrival that they are sorted by."""
+        if self.sieve is None or not any(map(self.sieve.worth, self.files.paths)):
+            yield from self._read(self.files.paths, bounded=True)
+            return
+        for path in self.files.paths:
+            if self.sieve.worth(path):
+                yield from map(self._bounded, self.sieve.tuples(path, self._read([path], bounded=False)))
+            else:
+                yield from self._read([path], bounded=True)
+
+    def _bounded(self, table: pa.Table) -> pa.Table:
+        first_us, end_us, last_us = self.bounds_us
+        event_us, read_us = int64s(table.column("event_us")), int64s(table.column("read_us"))
+        within = (event_us >= first_us) & (event_us < end_us) & (read_us <= last_us)
+        return table if within.all() else table.filter(pa.array(within))
+
+    def _read(self, paths: Sequence[str], bounded: bool) -> Iterator[pa.Table]:
+        if not paths:
+            return
+        schema = self.files.schema
+        asked = [*self.conditions, *(sql for sql, _ in self.columns.values())]
+        names = dict.fromkeys(
+            ["event_time", "arrival_time", *(c for sql in asked for c in columns_of(sql, schema.names))]
+        )
+        parts = [part for sql in self.conditions if (part := pushed_down(sql, schema)) is not None]
+        parts += [_within(self.bounds_us)] if bounded else []
+        scanner = ds.dataset(list(paths), schema=schema, format="parquet").scanner(
+            columns=list(names),
+            filter=reduce(and_, parts) if parts else None,
+            batch_size=BATCH_ROWS,
+            use_threads=False,
+        )
+        for batch in scanner.to_batches():
+            for sql in self.conditions:
+                batch = batch.filter(pa.array(truth(sql, batch)))
+            if batch.num_rows:
+                yield self._shaped(batch)
+
+    def _shaped(self, batch: pa.RecordBatch) -> pa.Table:
+        event_us, read_us = (batch.column(name).cast(pa.int64()) for name in ("event_time", "arrival_time"))
+        columns = {"event_us": event_us, "arrival_us": pc.max_element_wise(event_us, read_us), "read_us": read_us}
+        columns |= {slot: evaluate(sql, batch, kind) for slot, (sql, kind) in self.columns.items()}
+        columns |= {name: pa.repeat(value, batch.num_rows) for name, value in self.constants.items()}
+        return pa.table(columns)
+
+
+def _within(bounds_us: tuple[int, int, int]) -> pc.Expression:
+    """Least event time, end of event time, last arrival."""
+    first, end, last = (pa.scalar(us, pa.int64()).cast(TIMESTAMP) for us in bounds_us)
+    within = (pc.field("event_time") >= first) & (pc.field("event_time") < end)
+    return within & (pc.field("arrival_time") <= last)
+
+
+def in_order_of_arrival(sides: Sequence[Side], schema: pa.Schema) -> Iterator[pa.Table]:
+    """The sides' tuples, merged: tables of ``schema`` in ascending order of ``arrival_us``, across tables too.
+
+    A tuple that arrived before its event time counts from then on, so it waits until what the files have reaches there.
+
+    **Cost**: O(n) and a sort of nearly sorted runs. **Memory**: a batch a side, and what waits.
+    """
+    readers = [side.batches() for side in sides]
+    waiting: list[list[pa.Table]] = [[] for _ in sides]
+    read_us = [-NEVER_US] * len(sides)
+    rows = 0
+    while any(until < NEVER_US for until in read_us):
+        side = read_us.index(min(read_us))
+        batch = next(readers[side], None)
+        if batch is None:
+            read_us[side] = NEVER_US
+        elif batch.num_rows:
+            read_us[side] = int(batch.column("read_us")[-1].as_py())
+            waiting[side].append(_shaped(batch, schema))
+            rows += batch.num_rows
+        known_us = min(read_us)
+        if rows >= BATCH_ROWS or known_us == NEVER_US:
+            ready: list[pa.Table] = []
+            for own, tables in enumerate(waiting):
+                taken, left = _before(tables, known_us)
+                ready += taken
+                waiting[own] = left
+            rows = sum(table.num_rows for tables in waiting for table in tables)
+            if ready:
+                yield _sorted(ready)
+
+
+def _shaped(batch: pa.Table, schema: pa.Schema) -> pa.Table:
+    columns = [
+        batch.column(field.name).cast(field.type)
+        if field.name in batch.schema.names
+        else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _before(tables: Sequence[pa.Table], known_us: int) -> tuple[list[pa.Table], list[pa.Table]]:
+    """What arrived before the instant, and the rest."""
+    taken, left = [], []
+    for table in tables:
+        early = int64s(table.column("arrival_us")) < known_us
+        if early.all():
+            taken.append(table)
+        elif early.any():
+            taken.append(table.filter(pa.array(early)))
+            left.append(table.filter(pa.array(~early)))
+        else:
+            left.append(table)
+    return taken, left
+
+
+def _sorted(tables: Sequence[pa.Table]) -> pa.Table:
+    table = pa.concat_tables(tables)
+    arrival_us = int64s(table.column("arrival_us"))
+    if (arrival_us[1:] >= arrival_us[:-1]).all():
+        return table
+    # Stable: a few sorted runs are merged, not sorted.
+    return table.take(pa.array(np.argsort(arrival_us, kind="stable")))

@@ -1,0 +1,79 @@
+"""The slack K in effect at a window's end, from the effective-dated rows of ``slack_plan``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidegate.declarations.models import Pipeline, Query, to_us
+from tidegate.engine.context import RunContext, previous_label
+from tidegate.operators.schedule import Int64s
+from tidegate.store.intervals import Interval, interval_holding
+from tidegate.store.warehouse import Warehouse
+
+
+@dataclass(frozen=True)
+class SlackHistory:
+    """Query → K over time."""
+
+    pipeline: Pipeline
+    steps: dict[str, tuple[Int64s, Int64s]]
+
+    @classmethod
+    def load(cls, warehouse: Warehouse, intervals: Sequence[Interval]) -> SlackHistory:
+        """The slacks in effect at windows that can be waited for, or judged, in the intervals.
+
+        No window is waited for longer than the horizon, and none is judged later than a horizon after its end, give or
+        take a tick. A plan written for an interval is in effect from its end.
+        """
+        pipeline = warehouse.pipeline
+        oldest_us = intervals[0].start_us - (2 * pipeline.horizon_s + pipeline.tick_s) * 1_000_000
+        oldest = interval_holding(pipeline, oldest_us).label
+        known = [label for label in warehouse.labels("slack_plan") if label < intervals[-1].label]
+        before = [label for label in known if label < oldest][-1:]
+        rows = warehouse.read_arrow("slack_plan", [*before, *(x for x in known if x >= oldest)]).to_pylist()
+        steps = {}
+        for query in pipeline.queries:
+            own = sorted(
+                (to_us(r["effective_from"]), round(r["slack_s"] * 1e6)) for r in rows if r["query"] == query.id
+            )
+            steps[query.id] = (
+                np.array([at for at, _ in own], dtype=np.int64),
+                np.array([slack for _, slack in own], dtype=np.int64),
+            )
+        return cls(pipeline, steps)
+
+    def slack_us(self, query: Query, window_end_us: Int64s) -> Int64s:
+        """K of each window, microseconds: the newest plan's, before any the declared initial slack.
+
+        A query that promises nothing waits for nothing.
+        """
+        at_us, slack_us = self.steps[query.id]
+        index = np.searchsorted(at_us, window_end_us, side="right") - 1
+        known = np.append(slack_us, self._initial_us(query))
+        return known[np.where(index >= 0, index, len(slack_us))]
+
+    def pending_s(self, query: Query, at_us: int) -> float:
+        """The longest K that matters from an instant on: the one in effect, and those of windows still waited for.
+
+        A window that ended under a longer K is answered later than one that ends now: its tuples are needed until then.
+        """
+        starts, slacks = self.steps[query.id]
+        before = starts <= at_us
+        slacks = np.append(self._initial_us(query), slacks[before])
+        ends = np.append(starts[before], at_us)
+        waited = np.maximum(ends + slacks > at_us, np.arange(len(slacks)) == len(slacks) - 1)
+        return float(slacks[waited].max()) / 1e6
+
+    def _initial_us(self, query: Query) -> int:
+        return self.pipeline.initial_slack_s * 1_000_000 if query.promised is not None else 0
+
+
+def require_calibrated(context: RunContext, intervals: Sequence[Interval]) -> None:
+    """UserError if the interval before was not calibrated though earlier ones were: what it learnt would be missing."""
+    before = previous_label(context.pipeline, intervals[0])
+    earlier = [label for label in context.warehouse.labels("slack_plan") if label < intervals[0].label]
+    if earlier and not context.cold_start:
+        context.warehouse.require("slack_plan", [before], "calibrate")

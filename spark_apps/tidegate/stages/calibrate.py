@@ -1,0 +1,436 @@
+"""Calibrate: the truth after the fact, the slack that would have done, the accuracy that was reached.
+
+Two halves. `learn` needs only the tuples: it writes the truth of the windows that became final, how long each would
+have had to wait and how much of its range it could have missed, and the slack and slack width in effect from the
+interval's end. `judge` compares the answers with the truth. A run over many intervals learns from all of them before it
+plans and answers the first (nothing learnt takes effect before the end of the interval it was learnt in, so no answer
+can see what it should not), and judges after.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from tidegate.declarations.models import Pipeline, Query
+from tidegate.declarations.promises import terms_of
+from tidegate.declarations.tables import TIMESTAMP
+from tidegate.engine import Slice
+from tidegate.engine.context import RunContext, StageRun
+from tidegate.operators.accuracy import (
+    hit_rate,
+    needed_slack,
+    needed_slack_on_grid,
+    relative_error,
+    within,
+)
+from tidegate.operators.schedule import Int64s, Schedule, instants_us, ticks_between
+from tidegate.queries.answers import windows_of
+from tidegate.queries.planner import first_arrivals_us
+from tidegate.queries.plans import Emissions, PlanHistory, asked
+from tidegate.queries.questions import Answering, Question
+from tidegate.queries.slacks import SlackHistory
+from tidegate.queries.slices import ROWS_OF_A_SLICE, PartFile, Staged, cuts, question
+from tidegate.stages.calibrate_promises import judge_promises
+from tidegate.stages.calibrate_slacks import NEEDED_ORDER, plan_slacks
+from tidegate.stages.calibrate_widths import candidate_errors, judged_columns, learn_widths, whole_windows
+from tidegate.stages.launcher import launch
+from tidegate.store.cut import read_file
+from tidegate.store.intervals import Interval, labels_holding
+
+STAGE = "calibrate"
+
+
+def run(context: RunContext, intervals: Sequence[Interval]) -> None:
+    """Learn from the intervals, then judge their answers."""
+    learn(context, intervals)
+    judge(context, intervals)
+
+
+def learn(context: RunContext, intervals: Sequence[Interval]) -> None:
+    """Write truth, needed slacks, and the slack and error-to-width plans in effect from each interval's end."""
+    pipeline, warehouse = context.pipeline, context.warehouse
+    warehouse.require("source_files", [i.label for i in intervals], "ingest")
+    context.require_predecessor("slack_plan", intervals, STAGE)
+    began_us = first_arrivals_us(warehouse, intervals[-1].label)
+    with context.stage("calibrate_learn", intervals) as stage:
+        evidence = _learn_queries(context, stage, began_us, intervals)
+        for interval in intervals:
+            own = evidence.filter(pc.equal(evidence.column("interval"), interval.label))
+            stage.commit.put_arrow("needed_slack", interval, own.sort_by(NEEDED_ORDER))
+        plan_slacks(context, stage, intervals, evidence)
+    # In a commit of its own: it needs the slacks that have just been planned.
+    slacks = SlackHistory.load(warehouse, intervals)
+    ends_us = {q.id: final_ends_us(pipeline, q, began_us, intervals) for q in pipeline.queries}
+    slack_us = {q.id: slacks.slack_us(q, ends_us[q.id]) for q in pipeline.queries}
+    with context.stage("calibrate_widths", intervals) as stage:
+        learn_widths(context, stage, intervals, ends_us, slack_us)
+
+
+def final_ends_us(
+    pipeline: Pipeline, query: Query, began_us: Mapping[str, int], intervals: Sequence[Interval]
+) -> Int64s:
+    """The multiples of EVERY at which the query's windows became final (end + horizon) within the intervals."""
+    horizon_us = pipeline.horizon_s * 1_000_000
+    start_us, end_us = intervals[0].start_us - horizon_us, intervals[-1].end_us - horizon_us
+    ends_us = ticks_between(start_us, end_us, round(query.every_s * 1e6))
+    asked_us: Int64s = ends_us[asked(pipeline, query, ends_us, began_us)]
+    return asked_us
+
+
+def slack_grid_s(pipeline: Pipeline) -> np.ndarray:
+    """The slacks tried for a query with ERROR: none, a tick, then whole ticks about a quarter apart, and the horizon.
+
+    A window that waits longer holds more memory, so the steps are not left as coarse as the answers would allow.
+    """
+    ticks = [1]
+    while (ticks[-1] + 1) * pipeline.tick_s < pipeline.horizon_s:
+        ticks.append(max(ticks[-1] + 1, round(ticks[-1] * 1.25)))
+    below = [t * pipeline.tick_s for t in ticks if t * pipeline.tick_s < pipeline.horizon_s]
+    return np.array([0.0, *below, pipeline.horizon_s], dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Learning:
+    """Windows of a query that became final, and where their truth goes.
+
+    ``true``: the whole windows at the horizon. ``asked``: with ERROR, each window at every slack of the grid, the last
+    of which is the horizon. ``files``: interval → the file for the truth of the windows that became final in it.
+    """
+
+    pipeline: Pipeline
+    true: Question
+    asked: Question | None
+    ends_us: Int64s
+    grid_s: np.ndarray
+    files: Mapping[str, str]
+    truth: pa.Schema
+    needed: pa.Schema
+
+
+@dataclass
+class Learnt:
+    """What a slice has learnt: rows of truth written an interval, and the slacks that would have done."""
+
+    rows: dict[str, int]
+    needed: pa.Table
+
+
+def _learn_queries(
+    context: RunContext, stage: StageRun, began_us: Mapping[str, int], intervals: Sequence[Interval]
+) -> pa.Table:
+    """Write the truth of all queries; return the needed slacks, with the interval that learnt them.
+
+    Slices of windows are answered and judged where they are read: what comes here is a number a window, or the winners.
+    """
+    pipeline, warehouse = context.pipeline, context.warehouse
+    schema = warehouse.schema("needed_slack").append(pa.field("interval", pa.string()))
+    staged = {q.id: Staged(stage.commit, f"truth_{q.id}", intervals) for q in pipeline.queries}
+    horizon_us, parts = pipeline.horizon_s * 1_000_000, []
+    for query in pipeline.queries:
+        ends_us = final_ends_us(pipeline, query, began_us, intervals)
+        if len(ends_us) == 0:
+            continue
+        table = staged[query.id]
+        grid_s = slack_grid_s(pipeline) if query.error is not None else np.array([float(pipeline.horizon_s)])
+        whole = question(context, query, _on_grid(query, ends_us, grid_s[-1:]))
+        for number, (first, last) in enumerate(cuts(whole, len(ends_us), pipeline.partitions, len(grid_s))):
+            own = ends_us[first:last]
+            true = question(context, query, _on_grid(query, own, grid_s[-1:]))
+            asked = question(context, query, _on_grid(query, own, grid_s)) if query.error is not None else None
+            where = table.files(number, labels_holding(pipeline, own + horizon_us))
+            parts.append(Learning(pipeline, true, asked, own, grid_s, where, warehouse.schema(table.table), schema))
+    rows = sum(files.rows() * len(part.grid_s) for part in parts for files in part.true.files.values())
+    done = context.run_slices(learnt, parts, rows)
+    for query in pipeline.queries:
+        counts = [found.rows for found, part in zip(done, parts, strict=True) if part.true.query.id == query.id]
+        for interval, written in staged[query.id].settle(counts).items():
+            stage.record(interval, query.id, rows_out=written, peak_state_bytes=0)
+        context.progress(f"calibrate: {query.id}: truth known")
+    return pa.concat_tables([schema.empty_table(), *(found.needed for found in done)])
+
+
+def _on_grid(query: Query, ends_us: Int64s, grid_s: np.ndarray) -> Schedule:
+    """Every window at every slack of the grid."""
+    slack_us = np.tile((grid_s * 1e6).astype(np.int64), len(ends_us))
+    ranges_us = {w.alias: round(w.range_s * 1e6) for w in query.windows}
+    return Schedule.from_ticks(np.repeat(ends_us, len(grid_s)), slack_us, ranges_us)
+
+
+def learnt(part: Slice) -> Learnt:
+    """Answer the windows, write the truth, and say which slacks would have done.
+
+    **Memory**: the truth of the slice's windows.
+    """
+    own: Learning = part.of
+    pipeline, query = own.pipeline, own.true.query
+    known = whole_windows(own.true)
+    ends_us, horizon_us = known.column("window_end").to_numpy(), pipeline.horizon_s * 1_000_000
+    truth = known.drop_columns("window_end").append_column("window_end", _instants(ends_us))
+    truth = truth.append_column("interval", pa.array(labels_holding(pipeline, ends_us + horizon_us), pa.string()))
+    counts = {}
+    for label, file in own.files.items():
+        mine = truth.filter(pc.equal(truth.column("interval"), label)).sort_by(_truth_order(query))
+        if mine.num_rows:
+            written = PartFile(file)
+            written.add(mine.select(own.truth.names).cast(own.truth))
+            counts[label] = written.close()
+    needed = own.needed.empty_table()
+    if query.kind == "top_k":
+        slack_s = needed_slack(truth.column("_arrival_us").to_numpy(), instants_us(truth.column("window_end")))
+        needed = pa.table(
+            {
+                "query": pa.repeat(query.id, truth.num_rows),
+                "window_end": truth.column("window_end"),
+                "event_id": truth.column("_event_id"),
+                "slack_s": slack_s,
+                "interval": truth.column("interval"),
+            }
+        )
+    elif own.asked is not None:
+        assert query.error is not None
+        waited_us = own.asked.schedule.emit_us - own.asked.schedule.window_end_us
+        column = np.searchsorted((own.grid_s * 1e6).astype(np.int64), waited_us)
+        errors = candidate_errors(own.asked, column, known, own.ends_us, len(own.grid_s))
+        needed = pa.table(
+            {
+                "query": pa.repeat(query.id, len(own.ends_us)),
+                "window_end": _instants(own.ends_us),
+                "event_id": pa.nulls(len(own.ends_us), pa.string()),
+                "slack_s": needed_slack_on_grid(errors, own.grid_s, query.error),
+                "interval": labels_holding(pipeline, own.ends_us + horizon_us),
+            }
+        )
+    return Learnt(counts, needed.cast(own.needed))
+
+
+def _truth_order(query: Query) -> list[tuple[str, str]]:
+    """By what the truth is sorted: a total order of its rows."""
+    names = query.row_keys if query.kind == "top_k" else tuple(o.name for o in query.outputs)
+    return [(name, "ascending") for name in ("window_end", *names)]
+
+
+def judge(context: RunContext, intervals: Sequence[Interval]) -> None:
+    """Write the accuracy of the windows that became final, from the answers given then and the truth known now.
+
+    With them the promises are judged, period by period.
+    """
+    pipeline, warehouse = context.pipeline, context.warehouse
+    context.require_predecessor("promise_periods", intervals, STAGE)
+    plans = PlanHistory.for_emissions(warehouse, intervals[0].start_us - pipeline.horizon_s * 1_000_000)
+    slacks = SlackHistory.load(warehouse, intervals)
+    with context.stage(STAGE, intervals) as stage:
+        given = {query.id: _final(context, query, plans, slacks, intervals) for query in pipeline.queries}
+        _put_slots(context, stage, given, intervals)
+        values = _judged(context, stage, given, intervals)
+        rows: list[dict[str, Any]] = []
+        for query in pipeline.queries:
+            rows += _accuracy_rows(pipeline, query, plans, *values[query.id])
+            context.progress(f"calibrate: {query.id}: {len(values[query.id][1])} windows judged")
+        table = pa.Table.from_pylist(
+            rows, schema=warehouse.schema("accuracy").append(pa.field("interval", pa.string()))
+        )
+        for interval in intervals:
+            own = table.filter(pc.equal(table.column("interval"), interval.label))
+            stage.commit.put_arrow(
+                "accuracy", interval, own.sort_by([("query", "ascending"), ("window_end", "ascending")])
+            )
+            stage.record(interval, rows_out=own.num_rows)
+        judge_promises(context, stage, intervals, table)
+
+
+def _final(
+    context: RunContext, query: Query, plans: PlanHistory, slacks: SlackHistory, intervals: Sequence[Interval]
+) -> Emissions:
+    """The query's answers whose windows became final within the intervals."""
+    pipeline = context.pipeline
+    horizon_us = pipeline.horizon_s * 1_000_000
+    start_us, end_us = intervals[0].start_us - horizon_us, intervals[-1].end_us - horizon_us
+    # Whatever ended then was answered by the end of these intervals; K in whole ticks may pass the horizon by one.
+    given = plans.emissions(query, slacks, start_us, intervals[-1].end_us + pipeline.tick_s * 1_000_000)
+    return _some(given, (given.window_end_us >= start_us) & (given.window_end_us < end_us))
+
+
+def _some(given: Emissions, which: np.ndarray) -> Emissions:
+    return Emissions(given.window_end_us[which], given.emit_us[which], given.row[which])
+
+
+@dataclass(frozen=True, eq=False)
+class Judging:
+    """Windows of a query to be judged: their ends, the files that hold their truth and their answers, and the columns.
+
+    ``truth``, ``answers``: of the tables, the columns that matter.
+    """
+
+    query: Query
+    ends_us: Int64s
+    truth_files: tuple[str, ...]
+    answers_files: tuple[str, ...]
+    truth: pa.Schema
+    answers: pa.Schema
+
+
+def _judged(
+    context: RunContext, stage: StageRun, given: Mapping[str, Emissions], intervals: Sequence[Interval]
+) -> dict[str, tuple[Emissions, np.ndarray]]:
+    """Query → its answers that were ever given, and the hit rate or the largest error of each."""
+    pipeline, warehouse = context.pipeline, context.warehouse
+    asked, parts, rows = {}, [], 0
+    for query in pipeline.queries:
+        truth, answers = f"truth_{query.id}", f"answers_{query.id}"
+        # A window whose answer fell before the first interval that was ever answered was never asked.
+        first = min(warehouse.labels(answers), default="~")
+        emitted = np.array(labels_holding(pipeline, given[query.id].emit_us), dtype=object)
+        known = np.array(emitted >= first, dtype=bool)
+        asked[query.id] = _some(given[query.id], known)
+        if not known.any():
+            continue
+        labels = sorted(set(emitted[known].tolist()))
+        warehouse.require(answers, labels, "join_aggregate or top_k")
+        columns = ["event_id"] if query.kind == "top_k" else [*itertools.chain(*judged_columns(query))]
+        schemas = [
+            pa.schema([warehouse.schema(table).field(name) for name in ("window_end", *columns)])
+            for table in (truth, answers)
+        ]
+        # Truth that this run has put anew is not in the warehouse yet.
+        own = [path for i in intervals for path in map(str, stage.commit.written(truth, i.label))]
+        files = (tuple(own) or warehouse.files(truth, [i.label for i in intervals]), warehouse.files(answers, labels))
+        there = sum(warehouse.rows(truth, i.label) for i in intervals)
+        there += sum(warehouse.rows(answers, label) for label in labels)
+        ends_us = asked[query.id].window_end_us
+        number = max(1, min(len(ends_us), there // ROWS_OF_A_SLICE))
+        parts += [Judging(query, some, *files, *schemas) for some in np.array_split(ends_us, number)]
+        rows += there
+    done = context.run_slices(judged, parts, rows)
+    values = {query.id: [v for v, part in zip(done, parts, strict=True) if part.query.id == query.id]
+              for query in pipeline.queries}  # fmt: skip
+    return {query_id: (asked[query_id], np.concatenate([np.zeros(0), *own])) for query_id, own in values.items()}
+
+
+def judged(part: Slice) -> np.ndarray:
+    """The hit rate, or the largest error, of each window of a :class:`Judging`. **Memory**: their rows."""
+    own: Judging = part.of
+    truth = _between(own.truth_files, own.truth, own.ends_us)
+    answers = _between(own.answers_files, own.answers, own.ends_us)
+    if own.query.kind == "top_k":
+        return hit_rate(answers, truth, _instants(own.ends_us))
+    return relative_error(answers, truth, _instants(own.ends_us), *judged_columns(own.query))
+
+
+def _between(files: Sequence[str], schema: pa.Schema, ends_us: Int64s) -> pa.Table:
+    """The rows of the first to the last of some windows."""
+    if not files:
+        return schema.empty_table()
+    first, last = _instants(np.array([ends_us.min(), ends_us.max()]))
+    end = pc.field("window_end")
+    source = ds.dataset(list(files), schema=schema, format="parquet")
+    return source.to_table(filter=(end >= first) & (end <= last), use_threads=False)
+
+
+def _accuracy_rows(
+    pipeline: Pipeline, query: Query, plans: PlanHistory, given: Emissions, values: np.ndarray
+) -> list[dict[str, Any]]:
+    if not len(values):
+        return []
+    ends_us, slack_us = given.window_end_us, given.emit_us - given.window_end_us
+    terms = terms_of(pipeline, query)
+    kept = None if terms is None else within(terms, values)
+    widths = windows_of(query, plans, given).widths_s
+    learnt_in = labels_holding(pipeline, ends_us + pipeline.horizon_s * 1_000_000)
+    rows = []
+    for i, end in enumerate(_instants(ends_us).to_pylist()):
+        rows.append(
+            {
+                "query": query.id,
+                "window_end": end,
+                "metric": "hit_rate" if query.kind == "top_k" else "relative_error",
+                "value": float(values[i]),
+                "promised": query.promised,
+                "kept": None if kept is None else bool(kept[i]),
+                "slack_s": float(slack_us[i]) / 1e6,
+                "width_s": [(alias, float(width[i])) for alias, width in widths.items()],
+                "interval": learnt_in[i],
+            }
+        )
+    return rows
+
+
+@dataclass(frozen=True, eq=False)
+class Slots:
+    """Windows of a query that ended at slots (level C), and an interval's truth to which theirs comes.
+
+    ``regular``: the files of the truth. ``file``: where all of it goes.
+    """
+
+    asked: Question | None
+    regular: tuple[str, ...]
+    every_us: int
+    file: str
+    truth: pa.Schema
+
+
+def _put_slots(
+    context: RunContext, stage: StageRun, given: Mapping[str, Emissions], intervals: Sequence[Interval]
+) -> None:
+    """Put the truth of queries again some of whose windows ended at slots (level C), with theirs."""
+    pipeline, warehouse = context.pipeline, context.warehouse
+    horizon_us = pipeline.horizon_s * 1_000_000
+    parts, owners, rows = [], [], 0
+    staged: dict[str, Staged] = {}
+    for query in pipeline.queries:
+        every_us, ends_us = round(query.every_s * 1e6), given[query.id].window_end_us
+        slots_us = np.unique(ends_us[ends_us % every_us != 0])
+        if len(slots_us) == 0:
+            continue
+        table = f"truth_{query.id}"
+        staged[query.id] = Staged(stage.commit, table, intervals)
+        homes = np.array(labels_holding(pipeline, slots_us + horizon_us), dtype=object)
+        ranges_us = {w.alias: round(w.range_s * 1e6) for w in query.windows}
+        for interval in intervals:
+            own_us = slots_us[np.array(homes == interval.label, dtype=bool)]
+            schedule = Schedule.from_ticks(own_us, horizon_us, ranges_us)
+            asked = question(context, query, schedule) if len(own_us) else None
+            (file,) = staged[query.id].files(0, [interval.label]).values()
+            regular = warehouse.files(table, [interval.label])
+            parts.append(Slots(asked, regular, every_us, file, warehouse.schema(table)))
+            owners.append((query.id, interval.label))
+            rows += sum(files.rows() for files in asked.files.values()) if asked else 0
+    counts = context.run_slices(with_slots, parts, rows)
+    for query_id, truth in staged.items():
+        truth.settle([{label: n} for (owner, label), n in zip(owners, counts, strict=True) if owner == query_id])
+
+
+def with_slots(part: Slice) -> int:
+    """Write the truth of an interval (of :class:`Slots`); how many rows it has. **Memory**: that truth."""
+    own: Slots = part.of
+    tables = [read_file(path, own.truth) for path in own.regular]
+    truth = pa.concat_tables([own.truth.empty_table(), *tables])
+    truth = truth.filter(pa.array(instants_us(truth.column("window_end")) % own.every_us == 0))
+    if own.asked is None:
+        pq.write_table(truth, own.file)
+        return int(truth.num_rows)
+    query = own.asked.query
+    rows = Answering(own.asked).table()
+    index = np.asarray(rows.column("_window_index").to_numpy(), dtype=np.int64)
+    rows = rows.append_column("window_end", _instants(own.asked.schedule.window_end_us[index]))
+    if query.kind == "top_k" and "event_id" not in rows.schema.names:
+        rows = rows.append_column("event_id", rows.column("_event_id"))
+    truth = pa.concat_tables([truth, rows.select(own.truth.names).cast(own.truth)]).sort_by(_truth_order(query))
+    pq.write_table(truth, own.file)
+    return int(truth.num_rows)
+
+
+def _instants(microseconds: Int64s) -> pa.Array:
+    return pa.array(microseconds, pa.int64()).cast(pa.timestamp("us")).cast(TIMESTAMP)
+
+
+if __name__ == "__main__":
+    launch(STAGE, run)

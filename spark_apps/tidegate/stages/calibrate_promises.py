@@ -1,0 +1,94 @@
+"""Calibrate: the one judgement of promises, ``promise_periods``, from the accuracy of the windows that are final.
+
+An interval writes, for every query with a promise, the period that has become final in it, if one has, and the one that
+is open at its end. What it writes depends on the intervals up to it alone: the newest row of a period is what is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.declarations.models import from_us
+from tidegate.declarations.promises import Terms, terms_of
+from tidegate.engine.context import RunContext, StageRun, previous_label
+from tidegate.operators.accuracy import Tally, judge
+from tidegate.operators.schedule import Int64s, instants_us
+from tidegate.store.intervals import Interval, interval_holding
+
+TABLE = "promise_periods"
+_COLUMNS = ("query", "window_end", "value")
+
+
+def judge_promises(context: RunContext, stage: StageRun, intervals: Sequence[Interval], fresh: pa.Table) -> None:
+    """Write ``promise_periods`` of the intervals.
+
+    Args:
+        fresh: ``accuracy`` of all queries, of the windows that became final in the intervals.
+
+    **Cost.** Reads ``accuracy`` of the intervals before, as far back as the longest open period began.
+
+    **Guarantee.** The rows of an interval depend on ``accuracy`` and on the rows of the interval before it, not on how
+    many intervals are run at once, nor on what was run later.
+    """
+    pipeline, warehouse = context.pipeline, context.warehouse
+    terms = [found for query in pipeline.queries if (found := terms_of(pipeline, query)) is not None]
+    horizon_us = pipeline.horizon_s * 1_000_000
+    begun_us = [(intervals[0].start_us - horizon_us) // one.period_us * one.period_us for one in terms]
+    oldest = interval_holding(pipeline, min(begun_us, default=intervals[0].start_us) + horizon_us).label
+    earlier = [label for label in warehouse.labels("accuracy") if oldest <= label < intervals[0].label]
+    windows = pa.concat_tables(
+        [warehouse.read_arrow("accuracy", earlier, _COLUMNS).select(_COLUMNS), fresh.select(_COLUMNS)]
+    ).sort_by("window_end")
+    before = [] if context.cold_start else [previous_label(pipeline, intervals[0])]
+    # Of each query the row of the open period comes last.
+    newest = warehouse.read_arrow(TABLE, before).sort_by("period_start").to_pylist()
+    left = {(row["query"], row["promise"]): row for row in newest}
+    rows: dict[Interval, list[dict[str, Any]]] = {interval: [] for interval in intervals}
+    for one in terms:
+        own = windows.filter(pc.equal(windows.column("query"), one.query))
+        ends_us, values = instants_us(own.column("window_end")), own.column("value").to_numpy()
+        for interval, row in _rows(one, intervals, horizon_us, ends_us, values, left.get((one.query, one.promise))):
+            rows[interval].append(row)
+    for interval in intervals:
+        stage.commit.put_arrow(TABLE, interval, pa.Table.from_pylist(rows[interval], schema=warehouse.schema(TABLE)))
+
+
+def _rows(
+    terms: Terms,
+    intervals: Sequence[Interval],
+    horizon_us: int,
+    ends_us: Int64s,
+    values: np.ndarray,
+    left: Mapping[str, Any] | None,
+) -> Iterator[tuple[Interval, dict[str, Any]]]:
+    """The rows of one query, after ``left``, the newest before them; under another period that counts for nothing."""
+    tally = Tally()
+    if left is not None and left["period_end"] - left["period_start"] == timedelta(microseconds=terms.period_us):
+        tally = Tally(left["periods_judged"], left["periods_kept"])
+    for interval in intervals:
+        final_us = interval.start_us - horizon_us, interval.end_us - horizon_us
+        for found in judge(terms, ends_us, values, *final_us, tally):
+            tally = found.tally
+            yield (
+                interval,
+                {
+                    "query": terms.query,
+                    "promise": terms.promise,
+                    "period_start": from_us(found.start_us),
+                    "period_end": from_us(found.end_us),
+                    "windows": found.windows,
+                    "promised": found.promised,
+                    "measured": found.measured,
+                    "kept": found.kept,
+                    "periods_judged": found.tally.judged,
+                    "periods_kept": found.tally.kept,
+                    "met_so_far": found.tally.met,
+                    "judged_at": interval.end,
+                },
+            )

@@ -1,0 +1,245 @@
+"""Calibrate: the slack K of every query with a promise, in effect from each interval's end.
+
+From what past winners and windows would have needed (``needed_slack``), and from how late the tuples are that have
+arrived (a sample, carried from interval to interval). The decision is ``operators.accuracy.promise``'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.declarations.models import Pipeline, Query
+from tidegate.declarations.promises import PERIODS_KEPT, terms_of
+from tidegate.engine import Slice
+from tidegate.engine.context import RunContext, StageRun, previous_label
+from tidegate.operators.accuracy import (
+    SAMPLE_TUPLES,
+    Needed,
+    Promise,
+    PromiseState,
+    newest_law,
+    oracle_slack,
+    promise_step,
+)
+from tidegate.operators.accuracy.promise import STATE_SCHEMA
+from tidegate.operators.schedule import Int64s, instants_us
+from tidegate.queries.scan import EventFiles
+from tidegate.store.intervals import Interval, interval_holding
+from tidegate.store.warehouse import Warehouse
+
+PROMISES, DELAYS = "promises", "delays"
+"""States: what each query's slack was chosen from; a sample of the newest tuples' delays."""
+DELAYS_SCHEMA = pa.schema([("stream", pa.string()), ("arrival_us", pa.int64()), ("delay_us", pa.int64())])
+EVIDENCE_S = 24 * 3600
+"""Needed slacks of windows that became final within so many seconds are pooled: a day holds every hour of the day."""
+_LEAST_SAMPLED_S = 1200
+NEEDED_ORDER = [(name, "ascending") for name in ("query", "window_end", "slack_s", "event_id")]
+
+
+def plan_slacks(context: RunContext, stage: StageRun, intervals: Sequence[Interval], fresh: pa.Table) -> None:
+    """Write ``slack_plan`` of the intervals.
+
+    Args:
+        fresh: ``needed_slack`` of all queries, of the windows that became final in the intervals.
+
+    **Guarantee.** The rows of an interval depend on the tuples that arrived before its end, not on how many intervals
+    are run at once.
+    """
+    pipeline, warehouse = context.pipeline, context.warehouse
+    promised = [q for q in pipeline.queries if q.promised is not None]
+    before = "" if context.cold_start else previous_label(pipeline, intervals[0])
+    samples = _samples(context, stage, intervals, before)
+    kept = warehouse.read_state(PROMISES, before)
+    promises = {q.id: promise_of(pipeline, q) for q in promised}
+    states = {query_id: _restored(kept, query_id, promise) for query_id, promise in promises.items()}
+    horizon_us = pipeline.horizon_s * 1_000_000
+    needed = _needed(pipeline, warehouse, intervals, fresh, promises)
+    for interval in intervals:
+        final_us = interval.end_us - horizon_us
+        units_s = _units_s({q.id: _asked_of_laws(q, promises[q.id]) for q in promised}, samples[interval])
+        rows = []
+        for query in promised:
+            promise = promises[query.id]
+            newest = needed[query.id].between(final_us - _evidence_us(pipeline, promise), final_us)
+            state, choice = promise_step(
+                promise, states[query.id], interval.end_us, newest, units_s[query.id], float(pipeline.initial_slack_s)
+            )
+            states[query.id] = state
+            now = newest.between(interval.start_us - horizon_us, final_us)
+            rows.append(
+                {
+                    "query": query.id,
+                    "effective_from": interval.end,
+                    "slack_s": choice.slack_s,
+                    "accuracy_target": promise.target,
+                    "accuracy_expected": choice.accuracy_expected,
+                    "oracle_slack_s": oracle_slack(now.slack_s, promise.target, now.weight) if now.windows else None,
+                    "windows": newest.windows,
+                    "method": choice.method,
+                }
+            )
+        stage.commit.put_arrow(
+            "slack_plan", interval, pa.Table.from_pylist(rows, schema=warehouse.schema("slack_plan"))
+        )
+        stage.commit.put_state(PROMISES, interval, _saved(promises, states))
+
+
+def promise_of(pipeline: Pipeline, query: Query) -> Promise:
+    """What the query promises, as the calibration sees it."""
+    terms = terms_of(pipeline, query)
+    assert terms is not None
+    return Promise(
+        target=terms.least,
+        period_s=terms.period_us / 1e6,
+        horizon_s=float(pipeline.horizon_s),
+        confidence=PERIODS_KEPT,
+        offset_s=max(w.range_s for w in query.windows) / 10,
+        waits_for_tuples=query.accuracy is not None,
+    )
+
+
+def _evidence_us(pipeline: Pipeline, promise: Promise) -> int:
+    """How far back the windows go that are looked at: a day, or a whole period that ended within the interval."""
+    return max(EVIDENCE_S, round(promise.period_s) + pipeline.interval_s) * 1_000_000
+
+
+def _needed(
+    pipeline: Pipeline,
+    warehouse: Warehouse,
+    intervals: Sequence[Interval],
+    fresh: pa.Table,
+    promises: Mapping[str, Promise],
+) -> dict[str, Needed]:
+    """Query → needed slacks of all windows that matter in the intervals, by window end."""
+    evidence_us = max((_evidence_us(pipeline, promise) for promise in promises.values()), default=0)
+    oldest = interval_holding(pipeline, intervals[0].end_us - evidence_us).label
+    earlier = [x for x in warehouse.labels("needed_slack") if oldest <= x < intervals[0].label]
+    # In one order, whatever runs the rows came from: sums of weights round alike.
+    pool = pa.concat_tables([warehouse.read_arrow("needed_slack", earlier), fresh]).sort_by(NEEDED_ORDER)
+    queries = np.array(pool.column("query").to_pylist(), dtype=object)
+    ends_us = instants_us(pool.column("window_end"))
+    slack_s = pool.column("slack_s").to_numpy()
+    found = {}
+    for query_id in promises:
+        own = queries == query_id
+        found[query_id] = Needed(ends_us[own], slack_s[own], _weights(pipeline.query(query_id), ends_us[own]))
+    return found
+
+
+def _weights(query: Query, ends_us: Int64s) -> np.ndarray:
+    """One window, one vote: windows with fewer winners than others count as much."""
+    if query.kind != "top_k":
+        return np.ones(len(ends_us))
+    _, inverse, counts = np.unique(ends_us, return_inverse=True, return_counts=True)
+    return np.asarray(1.0 / counts[inverse])
+
+
+Asked = tuple[str, float, float]
+"""Stream, range in seconds and target: what a law of delays is asked for."""
+
+
+def _asked_of_laws(query: Query, promise: Promise) -> list[Asked]:
+    """What the query asks of each of its streams."""
+    target = promise.target if query.error is None else 1 - min(query.error, 0.99)
+    return [(stream, range_s, target) for stream, range_s in query.ranges_s().items()]
+
+
+def _units_s(
+    asked: Mapping[str, Sequence[Asked]], samples: Mapping[str, tuple[Int64s, np.ndarray]]
+) -> dict[str, float | None]:
+    """Query → the slack that all delays ask for: the longest of its streams'; None where one is not known.
+
+    Queries often ask the same of the same stream; it is answered once.
+    """
+    found: dict[Asked, float | None] = {}
+    for stream, range_s, target in {one for several in asked.values() for one in several}:
+        law = newest_law(*samples[stream], range_s, target)
+        found[stream, range_s, target] = None if law is None else law.slack_s(target, range_s)
+    units = {}
+    for query_id, several in asked.items():
+        known = [slack_s for one in several if (slack_s := found[one]) is not None]
+        units[query_id] = max(known) if len(known) == len(several) else None
+    return units
+
+
+def _samples(
+    context: RunContext, stage: StageRun, intervals: Sequence[Interval], before: str
+) -> dict[Interval, dict[str, tuple[Int64s, np.ndarray]]]:
+    """Interval → stream → arrivals (µs) and delays (seconds) of the sample at its end; carried on as state."""
+    pipeline, warehouse = context.pipeline, context.warehouse
+    kept = warehouse.read_state(DELAYS, before)
+    streams = {
+        s.name for q in pipeline.queries if q.promised is not None for s in pipeline.streams if s.name in q.streams
+    }
+    samples = {name: (np.zeros(0, np.int64), np.zeros(0, np.int64)) for name in sorted(streams)}
+    if kept is not None:
+        names = np.array(kept.column("stream").to_pylist(), dtype=object)
+        at, delay = (kept.column(n).to_numpy() for n in DELAYS_SCHEMA.names[1:])
+        samples |= {name: (at[names == name], delay[names == name]) for name in samples}
+    # So thin that it spans twice the horizon: a delay is seen only after it is over.
+    span_s = max(2 * pipeline.horizon_s, _LEAST_SAMPLED_S)
+    most = max(1, round(SAMPLE_TUPLES * pipeline.interval_s / span_s))
+    asked = [(interval, name) for interval in intervals for name in samples]
+    events = [EventFiles.of(warehouse, pipeline.stream(name), [interval.label]) for interval, name in asked]
+    rows = sum(files.rows() for files in events)
+    found = context.run_slices(delays, [Delays(files, most) for files in events], rows)
+    sampled, at_end = dict(zip(asked, found, strict=True)), {}
+    for interval in intervals:
+        for name, sample in samples.items():
+            fresh = sampled[interval, name]
+            arrival_us, delay_us = (np.concatenate(both)[-SAMPLE_TUPLES:] for both in zip(sample, fresh, strict=True))
+            samples[name] = arrival_us, delay_us
+        at_end[interval] = {name: (at, delay / 1e6) for name, (at, delay) in samples.items()}
+        columns = [
+            np.repeat(list(samples), [len(at) for at, _ in samples.values()]),
+            *(np.concatenate([s[i] for s in samples.values()]) if samples else np.zeros(0, np.int64) for i in range(2)),
+        ]
+        stage.commit.put_state(DELAYS, interval, pa.table([pa.array(c) for c in columns], schema=DELAYS_SCHEMA))
+    return at_end
+
+
+@dataclass(frozen=True)
+class Delays:
+    """An interval's tuples of a stream, of whose delays at most so many are asked for."""
+
+    events: EventFiles
+    most: int
+
+
+def delays(part: Slice) -> tuple[Int64s, Int64s]:
+    """Every so many-th tuple of a :class:`Delays`, by arrival: arrival and delay in microseconds."""
+    own: Delays = part.of
+    batches = list(own.events.batches(["event_time", "arrival_time"]))
+    times = ([instants_us(batch.column(name)) for batch in batches] for name in ("event_time", "arrival_time"))
+    event_us, arrival_us = (np.concatenate([np.zeros(0, np.int64), *parts]) for parts in times)
+    order = np.argsort(arrival_us, kind="stable")[:: -(-max(len(arrival_us), 1) // own.most)]
+    # An arrival before its event time counts as one at the event time.
+    return arrival_us[order], np.maximum(arrival_us - event_us, 0)[order]
+
+
+def _key(promise: Promise) -> str:
+    """What past periods were judged by: under another promise they say nothing."""
+    return f"{promise.target} over {promise.period_s} s, final after {promise.horizon_s} s"
+
+
+def _restored(kept: pa.Table | None, query_id: str, promise: Promise) -> PromiseState:
+    if kept is None:
+        return PromiseState.initial(promise)
+    names, keys = (np.array(kept.column(n).to_pylist(), dtype=object) for n in ("query", "promise"))
+    own = kept.filter(pa.array((names == query_id) & (keys == _key(promise))))
+    return PromiseState.from_arrow(own.select(STATE_SCHEMA.names), promise)
+
+
+def _saved(promises: Mapping[str, Promise], states: Mapping[str, PromiseState]) -> pa.Table:
+    schema = pa.schema([("query", pa.string()), ("promise", pa.string()), *STATE_SCHEMA])
+    parts: list[Any] = [schema.empty_table()]
+    for query_id, promise in promises.items():
+        rows = states[query_id].to_arrow()
+        own = [pa.array([value] * rows.num_rows, pa.string()) for value in (query_id, _key(promise))]
+        parts.append(pa.table([*own, *rows.columns], schema=schema))
+    return pa.concat_tables(parts)

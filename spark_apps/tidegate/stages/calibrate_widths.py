@@ -1,0 +1,263 @@
+"""Calibrate: how much of its range each query with an ERROR can miss, from the pipeline's own past windows.
+
+Windows whose truth is known are answered once more, over every share of their ranges that is worth a try, with the
+slack that was in effect at them: so what was late and what was not held are judged together, as the promise is. The
+errors go to ``width_errors``; those of the last two weeks give the slack widths in effect from the interval's end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.declarations.models import Pipeline, Query
+from tidegate.declarations.tables import TIMESTAMP
+from tidegate.engine import Slice
+from tidegate.engine.context import RunContext, StageRun
+from tidegate.operators.accuracy import (
+    ShareChoice,
+    choose_share,
+    evidence_s,
+    relative_error,
+    sample_stride,
+    widths_to_try,
+)
+from tidegate.operators.accuracy.error_width import Float64s
+from tidegate.operators.schedule import Int64s, Schedule
+from tidegate.queries.questions import Answering, Question
+from tidegate.queries.slices import cuts, question
+from tidegate.store.intervals import Interval, interval_holding, labels_holding
+
+_ORDER = [(name, "ascending") for name in ("query", "window_end", "share")]
+
+
+def learn_widths(
+    context: RunContext,
+    stage: StageRun,
+    intervals: Sequence[Interval],
+    ends_us: Mapping[str, Int64s],
+    slack_us: Mapping[str, Int64s],
+) -> None:
+    """Write ``width_errors`` and ``error_width_plan`` of the intervals.
+
+    Args:
+        ends_us: query → ends of all its windows that became final within the intervals, microseconds.
+        slack_us: query → K in effect at each of them, microseconds.
+
+    **Cost.** Some 35 answers a sampled window of a query with ERROR; at least every fifth is sampled.
+
+    **Guarantee.** The rows of an interval depend on tuples alone, not on how many intervals are run at once.
+    """
+    pipeline, warehouse = context.pipeline, context.warehouse
+    promised = [query for query in pipeline.queries if query.error is not None]
+
+    parts: list[Measuring] = []
+    for query in promised:
+        stride = sample_stride(_range_s(query), query.every_s)
+        sampled = ends_us[query.id] // round(query.every_s * 1e6) % stride == 0
+        parts += _to_measure(context, query, ends_us[query.id][sampled], slack_us[query.id][sampled])
+    rows_read = sum(files.rows() for part in parts for files in part.asked.files.values())
+    schema = warehouse.schema("width_errors").append(pa.field("interval", pa.string()))
+    measured = context.run_slices(_measured, parts, rows_read)
+    fresh = pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in measured)])
+    oldest_us = min((_evidence_from_us(pipeline, query, intervals[0]) for query in promised), default=0)
+    since = interval_holding(pipeline, oldest_us).label
+    earlier = [label for label in warehouse.labels("width_errors") if since <= label < intervals[0].label]
+    pool = pa.concat_tables([warehouse.read_arrow("width_errors", earlier), fresh])
+    rows: dict[Interval, list[dict[str, Any]]] = {interval: [] for interval in intervals}
+    for query in promised:
+        for interval, choice in _choices(pipeline, query, pool, intervals).items():
+            rows[interval] += _plan_rows(pipeline, query, interval, choice)
+    for interval in intervals:
+        own = fresh.filter(pc.equal(fresh.column("interval"), interval.label))
+        stage.commit.put_arrow("width_errors", interval, own.sort_by(_ORDER))
+        plan = pa.Table.from_pylist(rows[interval], schema=warehouse.schema("error_width_plan"))
+        stage.commit.put_arrow("error_width_plan", interval, plan)
+
+
+def judged_columns(query: Query) -> tuple[list[str], list[str]]:
+    """The answer's columns that tell groups apart (bare group slots), and those that are judged."""
+    slots = {g.slot for g in query.group_by}
+    groups = [o.name for o in query.outputs if o.expression.strip("`") in slots]
+    return groups, [o.name for o in query.outputs if o.name not in groups]
+
+
+def _range_s(query: Query) -> float:
+    """The widest range of the query."""
+    return max(window.range_s for window in query.windows)
+
+
+def _evidence_from_us(pipeline: Pipeline, query: Query, interval: Interval) -> int:
+    """Windows that became final from this instant on are evidence for what is in effect from the interval's end."""
+    period_us = round(evidence_s(_range_s(query), query.every_s) * 1e6)
+    return interval_holding(pipeline, interval.end_us - period_us).start_us
+
+
+def _shares(pipeline: Pipeline, query: Query) -> Float64s:
+    """The shares of the ranges that are tried: whole ticks of the widest."""
+    ticks = round(_range_s(query) / pipeline.tick_s)
+    return widths_to_try(ticks) / ticks
+
+
+def _held_ticks(pipeline: Pipeline, range_s: float, share: Float64s | float) -> Int64s:
+    """The width that a share of a range comes to, rounded up to whole ticks (but for the rounding of doubles)."""
+    return np.ceil(range_s / pipeline.tick_s * np.asarray(share) - 1e-9).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Measuring:
+    """Windows of a query with ERROR, asked for over every share of their ranges.
+
+    ``truth``: the whole windows. ``shares``: those that are tried. ``column``: int64[n], of each window of ``asked``,
+    which share it is over.
+    """
+
+    pipeline: Pipeline
+    truth: Question
+    asked: Question
+    ends_us: Int64s
+    shares: Float64s
+    column: Int64s
+
+
+def _to_measure(context: RunContext, query: Query, ends_us: Int64s, slack_us: Int64s) -> list[Measuring]:
+    """The windows, cut into slices."""
+    if len(ends_us) == 0:
+        return []
+    whole = _over_shares(context, query, ends_us, slack_us)
+    bounds = cuts(whole.asked, len(ends_us), context.pipeline.partitions)
+    if len(bounds) == 1:
+        return [whole]
+    return [_over_shares(context, query, ends_us[first:last], slack_us[first:last]) for first, last in bounds]
+
+
+def _over_shares(context: RunContext, query: Query, ends_us: Int64s, slack_us: Int64s) -> Measuring:
+    pipeline, shares = context.pipeline, _shares(context.pipeline, query)
+    horizon_us = pipeline.horizon_s * 1_000_000
+    # A schedule answers a window once at an instant, so each share is answered a microsecond after the larger one: a
+    # tuple that arrives within those few microseconds may count for it already.
+    behind_us = np.arange(len(shares), 0, -1)
+    emit_us = (ends_us[:, None] + slack_us[:, None] + behind_us).ravel()
+    window, column = np.divmod(np.arange(emit_us.size), len(shares))
+    order = np.lexsort((ends_us[window], emit_us))
+    window, column = window[order], column[order]
+    coverage, lower_us = np.ones(len(shares)), {}
+    for source in query.windows:
+        held_us = _held_ticks(pipeline, source.range_s, shares) * pipeline.tick_s * 1_000_000
+        coverage *= held_us / (source.range_s * 1e6)
+        lower_us[source.alias] = ends_us[window] - held_us[column]
+    narrowed = question(context, query, Schedule(ends_us[window], emit_us[order], lower_us), coverage[column])
+    ranges_us = {source.alias: round(source.range_s * 1e6) for source in query.windows}
+    whole = question(context, query, Schedule.from_ticks(ends_us, horizon_us, ranges_us))
+    return Measuring(pipeline, whole, narrowed, ends_us, shares, column)
+
+
+def _measured(part: Slice) -> pa.Table:
+    """The error of each window over each share of its ranges, with the interval in which it became final."""
+    own: Measuring = part.of
+    shares, ends_us = own.shares, own.ends_us
+    errors = candidate_errors(own.asked, own.column, whole_windows(own.truth), ends_us, len(shares))
+    horizon_us = own.pipeline.horizon_s * 1_000_000
+    labels = np.array(labels_holding(own.pipeline, ends_us + horizon_us), dtype=object)
+    return pa.table(
+        {
+            "query": pa.repeat(own.asked.query.id, errors.size),
+            "window_end": pa.array(np.repeat(ends_us, len(shares))).cast(pa.timestamp("us")).cast(TIMESTAMP),
+            "share": np.tile(shares, len(ends_us)),
+            "error": errors.ravel(),
+            "interval": np.repeat(labels, len(shares)),
+        }
+    )
+
+
+def whole_windows(asked: Question) -> pa.Table:
+    """A question's answers, with ``window_end`` (µs): by it ascending."""
+    rows = Answering(asked).table()
+    index = rows.column("_window_index").to_numpy()
+    return rows.append_column("window_end", pa.array(asked.schedule.window_end_us[index]))
+
+
+def candidate_errors(asked: Question, column: Int64s, truth: pa.Table, ends_us: Int64s, columns: int) -> Float64s:
+    """The errors of candidate answers of the same windows, whose truth is known.
+
+    Args:
+        asked: the candidates, several a window.
+        column: int64[n], of each window of the schedule: which candidate it is; of a window, each is there once.
+        truth: from :func:`whole_windows`.
+        ends_us: the windows, ascending.
+        columns: how many candidates there are.
+
+    Returns:
+        float64[len(ends_us), columns].
+
+    **Memory**: the truth, and a part of the answers, never all candidates of all windows and groups.
+    """
+    groups, values = judged_columns(asked.query)
+    true_us = truth.column("window_end").to_numpy()
+    errors, answering = np.empty((len(ends_us), columns)), Answering(asked)
+    for answers in answering:
+        given = np.arange(*answering.windows)
+        if len(given) == 0:
+            continue
+        end_us = asked.schedule.window_end_us
+        index = answers.column("_window_index").to_numpy()
+        answers = answers.append_column("window_end", pa.array(end_us[index]))
+        first, last = np.searchsorted(true_us, [end_us[given].min(), end_us[given].max() + 1])
+        near = truth.slice(first, last - first)
+        for which in np.unique(column[given]).tolist():
+            own_us = end_us[given[column[given] == which]]
+            rows = answers.filter(pa.array(column[index] == which))
+            found = relative_error(rows, near, pa.array(own_us), groups, values)
+            errors[np.searchsorted(ends_us, own_us), which] = found
+    return errors
+
+
+def _choices(
+    pipeline: Pipeline, query: Query, pool: pa.Table, intervals: Sequence[Interval]
+) -> dict[Interval, ShareChoice]:
+    """What each interval chooses from the windows that had become final by its end, within the evidence period."""
+    assert query.error is not None
+    shares = _shares(pipeline, query)
+    rows = pool.filter(pc.equal(pool.column("query"), query.id)).sort_by([("window_end", "ascending")])
+    ends_us = rows.column("window_end").cast(pa.int64()).to_numpy()
+    windows_us, window = np.unique(ends_us, return_inverse=True)
+    share = rows.column("share").to_numpy()
+    position = np.minimum(np.searchsorted(shares, share - 1e-9), len(shares) - 1)
+    known = np.abs(shares[position] - share) <= 1e-9
+    errors = np.full((len(windows_us), len(shares)), np.nan)
+    errors[window[known], position[known]] = rows.column("error").to_numpy()[known]
+    # A window measured under another range is no evidence for this one.
+    whole = ~np.isnan(errors).any(axis=1)
+    errors, final_us = errors[whole], windows_us[whole] + pipeline.horizon_s * 1_000_000
+    choices = {}
+    for interval in intervals:
+        period_us = [_evidence_from_us(pipeline, query, interval), interval.end_us]
+        first, last = np.searchsorted(final_us, period_us, side="left")
+        choices[interval] = choose_share(errors[first:last], shares, query.error)
+    return choices
+
+
+def _plan_rows(pipeline: Pipeline, query: Query, interval: Interval, choice: ShareChoice) -> list[dict[str, Any]]:
+    """A row a stream. All streams of a query are narrowed by the same share, as they were when it was chosen."""
+    assert query.error is not None
+    rows = []
+    for stream, range_s in query.ranges_s().items():
+        # Until there is enough evidence: ERROR × range, rounded down to the tick.
+        share = 1 - min(query.error, 1.0) if choice.share is None else choice.share
+        held_s = int(_held_ticks(pipeline, range_s, share)) * pipeline.tick_s
+        rows.append(
+            {
+                "query": query.id,
+                "stream": stream,
+                "effective_from": interval.end,
+                "tolerated_error": query.error,
+                "slack_width_s": range_s - held_s,
+                "coverage": choice.coverage,
+            }
+        )
+    return rows

@@ -1,0 +1,272 @@
+"""dbt on a Spark session of its own, without a metastore.
+
+dbt-spark's ``session`` method uses whatever Spark session its process has. This module starts one whose catalog is in
+memory, attaches the pipeline's tables to it by path (the run's partitions alone), and runs dbt in the same process:
+one JVM for the build and the docs page, no Derby, no lock that a killed run leaves behind. It is a process of its own
+because a stage's session may be at work in the caller's, with other settings (dbt-spark turns ANSI mode off).
+
+    python -m tidegate.stages.dbt_session SESSION.json                      build, and the docs page if one is named
+    python -m tidegate.stages.dbt_session SESSION.json show --inline "…"    any dbt command, over the published marts
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tidegate.engine.jvm_scratch import jvm_scratch
+from tidegate.store.delta import DeltaLog
+
+if TYPE_CHECKING:
+    from dbt.cli.main import dbtRunnerResult
+    from pyspark.sql import SparkSession
+
+_LINES_EVERY = 20
+# Client code only warms up slowly; these JVMs live for half a minute.
+_JVM_FLAGS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Duser.timezone=UTC"
+
+
+@dataclass(frozen=True)
+class SourceTable:
+    """A table of the warehouse: its columns as Spark SQL, its folder, those of its files that this session sees."""
+
+    name: str
+    columns: str
+    path: str
+    files: list[str]
+
+
+@dataclass(frozen=True)
+class Session:
+    """What a dbt process needs to know; written by ``publish``, read by this module.
+
+    ``slice`` is where marts are built, ``marts`` where they are published, ``docs_page`` the page to write (None: leave
+    it), ``result`` where to say how it went, ``home`` a folder for logs, parsed state and scratch.
+    """
+
+    project: str
+    home: str
+    slice: str
+    marts: str
+    docs_page: str | None
+    result: str
+    tables: list[SourceTable]
+
+    def save(self, path: Path) -> None:
+        """Write as JSON."""
+        path.write_text(json.dumps(asdict(self), indent=1))
+
+    @staticmethod
+    def load(path: Path) -> Session:
+        """Read what ``save`` wrote."""
+        content = json.loads(path.read_text())
+        return Session(**{**content, "tables": [SourceTable(**table) for table in content["tables"]]})
+
+
+def start_spark(session: Session) -> SparkSession:
+    """The one Spark session of this process; dbt's connections find it by themselves."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.config(
+        map={
+            "spark.master": os.environ.get("TIDEGATE_SPARK_MASTER", "local[2]"),
+            "spark.app.name": "tidegate-dbt",
+            "spark.driver.memory": "1g",
+            "spark.driver.host": "localhost",
+            "spark.driver.extraJavaOptions": f"{_JVM_FLAGS} -Djava.io.tmpdir={jvm_scratch()}",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.sql.catalogImplementation": "in-memory",
+            "spark.sql.warehouse.dir": str(Path(session.home) / "scratch"),
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.shuffle.partitions": "1",
+            "spark.sql.adaptive.enabled": "false",
+            "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+            "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+            # Many small files: list them here rather than by a Spark job, and read many in one task.
+            "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+            "spark.sql.files.openCostInBytes": "65536",
+            # A hundred different queries over little data: compiling each would cost more than it saves.
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        }
+    ).getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    return spark
+
+
+def attach_sources(spark: SparkSession, tables: Sequence[SourceTable], links: Path) -> None:
+    """Make the warehouse's tables known: declared columns, no look at the files, none but those named.
+
+    ``links``: a folder that is emptied, and in which each table's files stand apart from those of other versions.
+    """
+    shutil.rmtree(links, ignore_errors=True)
+    spark.sql("create schema if not exists warehouse")
+    for table in tables:
+        name, own = f"warehouse.`{table.name}`", links / table.name
+        labels = _link(table, own)
+        spark.sql(
+            f"create table {name} ({table.columns}, `interval` string) using parquet "
+            f"partitioned by (`interval`) location '{_quoted(str(own))}'"
+        )
+        if labels:
+            partitions = " ".join(f"partition (`interval` = '{label}')" for label in labels)
+            spark.sql(f"alter table {name} add {partitions}")
+
+
+def _link(table: SourceTable, folder: Path) -> list[str]:
+    """Link the table's files into a folder of partitions; their labels."""
+    folder.mkdir(parents=True)
+    for file in table.files:
+        target = folder / file
+        target.parent.mkdir(exist_ok=True)
+        os.link(Path(table.path) / file, target)
+    return sorted({Path(file).parent.name.removeprefix("interval=") for file in table.files})
+
+
+def _whole(table: SourceTable) -> SourceTable:
+    """The table with all that it holds now."""
+    log = DeltaLog(Path(table.path), pa.schema([]))
+    log.refresh()
+    return replace(table, files=[file.path for file in log.live()])
+
+
+def attach_marts(spark: SparkSession, folder: Path, links: Path) -> None:
+    """Make the published marts known under the names that ``ref`` gives them; ``links`` as for the sources."""
+    shutil.rmtree(links, ignore_errors=True)
+    spark.sql("create schema if not exists tidegate")
+    for mart in sorted(log.parent for log in folder.glob("*/_delta_log")):
+        _link(_whole(SourceTable(mart.name, "", str(mart), [])), links / mart.name)
+        spark.sql(f"create table tidegate.`{mart.name}` using parquet location '{_quoted(str(links / mart.name))}'")
+        spark.sql(f"alter table tidegate.`{mart.name}` recover partitions")
+
+
+def build(session: Session) -> dict[str, Any]:
+    """Parse, build and test every model, then write the docs page; what happened, as JSON-able figures."""
+    from dbt.cli.main import dbtRunner
+
+    with ThreadPoolExecutor(1) as pool:
+        # The JVM starts while dbt parses.
+        starting = pool.submit(start_spark, session)
+        parsed = dbtRunner().invoke(["parse", *_flags(session)])
+        spark = starting.result()
+    if not parsed.success:
+        return _failure("parse", parsed)
+    attach_sources(spark, session.tables, Path(session.home) / "sources")
+    _say(f"dbt: parsed, {len(session.tables)} tables attached")
+
+    manifest: Any = parsed.result
+    runner = dbtRunner(manifest=manifest, callbacks=[_progress(manifest)])
+    # Tests of the code itself say nothing about the run's data.
+    data_only = ["--exclude-resource-type", "unit_test", "--exclude", "tag:macro"]
+    built = runner.invoke(["build", *data_only, *_flags(session)])
+    results = getattr(built.result, "results", None)
+    if results is None:
+        return _failure("build", built)
+    outcome = _outcome(results)
+    if session.docs_page and not outcome["failures"]:
+        _say("dbt: writing the docs page")
+        flags = ["--static", "--no-compile", *_flags(session)]
+        documented = dbtRunner(manifest=manifest).invoke(["docs", "generate", *flags])
+        if not documented.success:
+            return _failure("docs", documented)
+        page = Path(session.docs_page)
+        page.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(Path(session.home) / "target" / "static_index.html", page)
+    # Its JVM may outlive this process: that of a warm host does.
+    spark.stop()
+    return outcome
+
+
+def _outcome(results: Sequence[Any]) -> dict[str, Any]:
+    """How every model and test went; ``marts`` are the models that were built as tables."""
+    return {
+        "failures": [
+            {"name": r.node.name, "status": str(r.status), "message": " ".join((r.message or "").split())}
+            for r in results
+            if r.status in ("error", "fail", "runtime error")
+        ],
+        "skipped": sum(1 for r in results if r.status == "skipped"),
+        "models": sum(1 for r in results if r.node.resource_type == "model"),
+        "tests": sum(1 for r in results if r.node.resource_type == "test"),
+        "marts": [r.node.name for r in results if getattr(r.node.config, "materialized", None) == "table"],
+        "seconds": {r.node.name: round(r.execution_time, 3) for r in results},
+    }
+
+
+def _failure(step: str, result: dbtRunnerResult) -> dict[str, Any]:
+    reason = str(result.exception or "dbt failed; its log says why")
+    return {"failures": [{"name": step, "status": "error", "message": reason}]}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run what the command line says; 0 if dbt ran (the result file says how it went)."""
+    session = Session.load(Path(arguments[0]))
+    if len(arguments) == 1:
+        _tell_dbt_where(session)
+        Path(session.result).write_text(json.dumps(build(session)))
+        return 0
+    from dbt.cli.main import dbtRunner
+
+    # Apart from what a run of the stage may be at work on.
+    home = Path(session.home) / "by_hand"
+    session = replace(session, home=str(home), slice=str(home / "slice"))
+    shutil.rmtree(home / "slice", ignore_errors=True)
+    _tell_dbt_where(session)
+    spark = start_spark(session)
+    # How fresh a source is, all of its partitions say; everything else is about the last run's.
+    every = arguments[1] == "source"
+    tables = [_whole(table) for table in session.tables] if every else session.tables
+    attach_sources(spark, tables, home / "sources")
+    attach_marts(spark, Path(session.marts), home / "marts")
+    return 0 if dbtRunner().invoke([*arguments[1:], *_flags(session, quiet=False)]).success else 1
+
+
+def _tell_dbt_where(session: Session) -> None:
+    """The folder in which marts are built; dbt-spark puts it between quotes as it stands."""
+    os.environ["TIDEGATE_DBT_SLICE"] = _quoted(session.slice)
+
+
+def _flags(session: Session, quiet: bool = True) -> list[str]:
+    home = Path(session.home)
+    flags = ["--project-dir", session.project, "--profiles-dir", session.project]
+    flags += ["--target-path", str(home / "target"), "--log-path", str(home / "logs"), "--no-version-check"]
+    return [*flags, "--log-level", "none", "--log-level-file", "info"] if quiet else flags
+
+
+def _progress(manifest: Any) -> Callable[[Any], None]:
+    """Says every now and then how many models and tests are done."""
+    counted = ("model", "test")
+    total = sum(1 for node in manifest.nodes.values() if node.resource_type in counted)
+    done = 0
+
+    def count(event: Any) -> None:
+        nonlocal done
+        if event.info.name == "NodeFinished" and event.data.node_info.resource_type in counted:
+            done += 1
+            if done % _LINES_EVERY == 0:
+                _say(f"dbt: {done} of {total} models and tests")
+
+    return count
+
+
+def _quoted(path: str) -> str:
+    return path.replace("\\", "\\\\").replace("'", "\\'")
+
+
+def _say(message: str) -> None:
+    print(message, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,250 @@
+"""Ingest: the tuples that arrived in an interval, valid or quarantined; rates; every window plan that took effect.
+
+Files are cut into slices, each parsed and judged by a task that writes what it keeps to files of its own. Then every
+part is known, ids that came again are refused, and tuples are sorted and written, in slices too. How the files were cut
+influences nothing: duplicates, rates and triggers are decided from all tuples in order of arrival.
+
+Before anything is committed, records are counted again, by other means: those of the files, and those of what was
+written (:mod:`tidegate.stages.ingest_account`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from tidegate.declarations.models import Stream
+from tidegate.engine.context import RunContext, StageRun
+from tidegate.queries import planner
+from tidegate.sources.files import SLICE_BYTES, packed
+from tidegate.sources.intake import Intake, Taken, take
+from tidegate.sources.settle import (
+    Again,
+    Refusals,
+    Rows,
+    Sorted,
+    Written,
+    find_again,
+    write_refusals,
+    write_sorted,
+)
+from tidegate.stages import ingest_account as account
+from tidegate.stages.id_memory import memory_us, remembered, state_of
+from tidegate.stages.ingest_listing import Listing, changed_since, file_rows, listed, refuse_changed
+from tidegate.stages.launcher import launch
+from tidegate.store.intervals import Interval
+
+STAGE = "ingest"
+_FILE_ROWS = 1 << 21
+_HASHES_AT_ONCE = 1 << 26
+
+
+def run(context: RunContext, intervals: Sequence[Interval]) -> None:
+    """Read the intervals' tuples, then plan their windows."""
+    read(context, intervals)
+    plan(context, intervals)
+
+
+def plan(context: RunContext, intervals: Sequence[Interval]) -> None:
+    """Write the rates and every plan that took effect in the intervals, with what had been learnt before each."""
+    with context.stage("plan_windows", intervals) as stage:
+        planner.plan(context, stage, intervals)
+
+
+def read(context: RunContext, intervals: Sequence[Interval], slice_bytes: int = SLICE_BYTES) -> None:
+    """Ingest the intervals, all in one pass; each one's partitions are the same as if it were run alone."""
+    context.require_predecessor("source_files", intervals, STAGE)
+    with context.stage(STAGE, intervals) as stage:
+        listings = [listed(stream, intervals, slice_bytes) for stream in context.pipeline.streams]
+        for listing in listings:
+            landed = sum(file.bytes for file in listing.files)
+            context.progress(f"ingest: {listing.stream.name}: {len(listing.files)} files, {landed} bytes")
+        taken = _take(context, stage, listings, intervals, slice_bytes)
+        refuse_changed(listings)
+        found = account.found(taken.reports, context.pipeline.interval_s * 1_000_000)
+        again = {s.name: _again(context, s, taken, found, intervals) for s in context.pipeline.streams}
+        counts = _write_tuples(context, stage, taken, found, again, intervals)
+        refused, by_file = _write_quarantine(context, stage, taken, found, again, intervals)
+        _write_source_files(context, stage, listings, found, by_file, intervals)
+        account.reconcile(context.pipeline, stage, found, by_file, intervals)
+        planner.put_arrivals(context, stage, intervals, counts)
+        for interval in intervals:
+            number = refused[_number(interval)]
+            stage.record(interval, rows_in=number, rows_quarantined=number)
+        context.progress(f"ingest: {stage.total('rows_out')} tuples, {stage.total('rows_quarantined')} quarantined")
+
+
+def _number(interval: Interval) -> int:
+    return interval.start_us // (interval.end_us - interval.start_us)
+
+
+def _take(
+    context: RunContext, stage: StageRun, listings: Sequence[Listing], intervals: Sequence[Interval], slice_bytes: int
+) -> Taken:
+    """Parse and judge everything."""
+    folder = stage.commit.scratch / "parts"
+    folder.mkdir()
+    pieces = [piece for listing in listings for piece in listing.pieces]
+    length_us = context.pipeline.interval_s * 1_000_000
+    span = intervals[0].start_us, intervals[-1].end_us
+    slices = [Intake(own, *span, str(folder), length_us) for own in packed(pieces, slice_bytes)]
+    parts = context.run_slices(take, slices)
+    together = Taken()
+    for part in parts:
+        together.reports += part.reports
+        together.tuples += part.tuples
+        together.refused += part.refused
+    return together
+
+
+def _again(
+    context: RunContext, stream: Stream, taken: Taken, found: account.Found, intervals: Sequence[Interval]
+) -> Rows:
+    """The rows of the parts that bear an id of an accepted tuple that arrived in the last ``max_late``."""
+    parts = tuple(part for part in taken.tuples if part.stream == stream.name)
+    if not parts:
+        return {}
+    pipeline = context.pipeline
+    past = remembered(context.warehouse, stream, intervals[0].start_us)
+    again = Again(parts, found.broken, past, pipeline.interval_s * 1_000_000, memory_us(pipeline, stream))
+    ranges = -(-sum(part.rows for part in parts) // _HASHES_AT_ONCE)
+    cuts = [2**64 * i // ranges for i in range(ranges + 1)]
+    slices = [replace(again, first=a, last=b - 1) for a, b in zip(cuts, cuts[1:], strict=False)]
+    rows: dict[str, list[int]] = defaultdict(list)
+    for one in context.run_slices(find_again, slices):
+        for path, own in one.items():
+            rows[path] += own.tolist()
+    return {path: pa.array(sorted(own), pa.int64()).to_numpy() for path, own in rows.items() if own}
+
+
+def _write_tuples(
+    context: RunContext,
+    stage: StageRun,
+    taken: Taken,
+    found: account.Found,
+    again: dict[str, Rows],
+    intervals: Sequence[Interval],
+) -> pa.Table:
+    """Write ``events_<stream>``, and what is remembered of their ids; what arrived (``planner.ARRIVALS_SCHEMA``)."""
+    pipeline, commit = context.pipeline, stage.commit
+    items: list[tuple[Interval, Sorted]] = []
+    for stream in pipeline.streams:
+        parts = tuple(part for part in taken.tuples if part.stream == stream.name)
+        held = planner.held(pipeline, stream)
+        for interval in intervals:
+            rows = found.good[stream.name][_number(interval)]
+            folder = commit.stage_folder(f"events_{stream.name}", interval.label)
+            ids = commit.state_folder(state_of(stream), interval.label)
+            # A function of the interval and of how much arrived in it: how the work was cut has no say.
+            files = max(-(-rows // _FILE_ROWS), 1)
+            cuts = [interval.start_us + (interval.end_us - interval.start_us) * i // files for i in range(files + 1)]
+            for number, (start_us, end_us) in enumerate(zip(cuts, cuts[1:], strict=False)):
+                name = f"part-{number:05d}-{commit.id}.parquet"
+                own = tuple(p for p in parts if p.first_us < end_us and p.last_us >= start_us)
+                refused = {p.path: again[stream.name][p.path] for p in own if p.path in again[stream.name]}
+                paths = str(folder / name), str(ids / name)
+                tick_us = pipeline.tick_s * 1_000_000
+                item = Sorted(stream, own, found.broken, refused, start_us, end_us, *paths, held, tick_us)
+                items.append((interval, item))
+    written = _packed_run(context, items, found)
+    counts = []
+    for (interval, item), one in zip(items, written, strict=True):
+        stage.record(interval, rows_in=one.rows, rows_out=one.rows, rows_late=one.late)
+        names = pa.array([item.stream.name] * one.counts.num_rows, pa.string())
+        counts.append(one.counts.append_column("stream", names).select(planner.ARRIVALS_SCHEMA.names))
+    together = pa.concat_tables(counts).cast(planner.ARRIVALS_SCHEMA)
+    keys = ["stream", "slot_us", "pane_us"]
+    summed = together.group_by(keys, use_threads=False).aggregate([("tuples", "sum"), ("bytes", "sum")])
+    return summed.rename_columns(planner.ARRIVALS_SCHEMA.names)
+
+
+def _packed_run(context: RunContext, items: Sequence[tuple[Interval, Sorted]], found: account.Found) -> list[Written]:
+    slices: list[list[Sorted]] = [[]]
+    gathered = 0
+    for interval, item in items:
+        rows = found.good[item.stream.name][_number(interval)]
+        if slices[-1] and gathered + rows > _FILE_ROWS:
+            slices.append([])
+            gathered = 0
+        slices[-1].append(item)
+        gathered += min(rows, _FILE_ROWS)
+    done = context.run_slices(write_sorted, [tuple(own) for own in slices])
+    return [one for part in done for one in part]
+
+
+def _write_quarantine(
+    context: RunContext,
+    stage: StageRun,
+    taken: Taken,
+    found: account.Found,
+    again: dict[str, Rows],
+    intervals: Sequence[Interval],
+) -> tuple[Counter[int], Counter[tuple[str, int]]]:
+    """Write ``quarantine``: rows by interval, and by file and interval without those refused for their id."""
+    commit = stage.commit
+    folders = {_number(i): commit.stage_folder("quarantine", i.label) for i in intervals}
+    slices = []
+    # A file a stream, in the order of the streams' names: the table is sorted by stream first.
+    for place, stream in enumerate(sorted(context.pipeline.streams, key=lambda s: s.name)):
+        to = {number: str(f / f"part-{place + 1:05d}-{commit.id}.parquet") for number, f in folders.items()}
+        slices.append(
+            Refusals(
+                stream,
+                tuple(part for part in taken.refused if part.stream == stream.name),
+                tuple(part for part in taken.tuples if part.path in again[stream.name]),
+                again[stream.name],
+                found.broken,
+                found.spans,
+                found.broken_rows(stream, intervals),
+                context.pipeline.interval_s * 1_000_000,
+                to,
+            )
+        )
+    busy = [s for s in slices if s.parts or s.again or s.files]
+    rows, by_file = Counter[int](), Counter[tuple[str, int]]()
+    for one in context.run_slices(write_refusals, busy):
+        rows += one[0]
+        by_file += one[1]
+    nothing = context.warehouse.schema("quarantine").empty_table()
+    for interval in intervals:
+        if not rows[_number(interval)]:
+            commit.put_arrow("quarantine", interval, nothing)
+    return rows, by_file
+
+
+def _write_source_files(
+    context: RunContext,
+    stage: StageRun,
+    listings: Sequence[Listing],
+    found: account.Found,
+    by_file: Counter[tuple[str, int]],
+    intervals: Sequence[Interval],
+) -> None:
+    told: list[dict[str, Any]] = []
+    for interval in intervals:
+        rows = [row for listing in listings for row in file_rows(listing, found, by_file, interval, _number(interval))]
+        told += rows
+        if interval == intervals[0]:
+            rows += changed_since(context, interval)
+        data = pa.Table.from_pylist(rows, schema=context.warehouse.schema("source_files"))
+        stage.commit.put_arrow("source_files", interval, data.sort_by([("stream", "ascending"), ("path", "ascending")]))
+    _tell_of_files(context, told)
+
+
+def _tell_of_files(context: RunContext, rows: Sequence[dict[str, Any]]) -> None:
+    """A line for the missing files of a stream, unless it ignores them, and one for those of which nothing is taken."""
+    for stream in context.pipeline.streams:
+        for status in ("missing", "unreadable", "unplaced"):
+            paths = [row["path"] for row in rows if (row["stream"], row["status"]) == (stream.name, status)]
+            if not paths or (status == "missing" and stream.missing_file == "ignore"):
+                continue
+            more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+            context.progress(f"ingest: {stream.name}: {status} file {paths[0]}{more}")
+
+
+if __name__ == "__main__":
+    launch(STAGE, run)

@@ -1,0 +1,97 @@
+"""What a stream's files looked like when an ingest began, and what ``source_files`` says of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidegate.declarations.errors import UserError
+from tidegate.declarations.models import Stream, from_us
+from tidegate.engine.context import RunContext
+from tidegate.sources.files import Expected, Piece, SourceFile, cut, expected_files, modified_at, pattern_unit
+from tidegate.stages.ingest_account import Found
+from tidegate.store.intervals import Interval
+
+_GROWTH_LOOKBACK_INTERVALS = 24
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A stream's files, and the pieces that they are cut into."""
+
+    stream: Stream
+    expected: tuple[Expected, ...]
+    pieces: tuple[Piece, ...]
+
+    @property
+    def files(self) -> tuple[SourceFile, ...]:
+        """All files."""
+        return tuple(file for one in self.expected for file in one.files)
+
+
+def listed(stream: Stream, intervals: Sequence[Interval], slice_bytes: int) -> Listing:
+    """What is there for the intervals."""
+    expected = tuple(expected_files(stream, intervals[0].start, intervals[-1].end))
+    pieces = tuple(piece for one in expected for file in one.files for piece in cut(stream, file, slice_bytes))
+    return Listing(stream, expected, pieces)
+
+
+def refuse_changed(listings: Sequence[Listing]) -> None:
+    """UserError if a file is another now than when it was listed: what was read of it is neither."""
+    growing = [file.name for listing in listings for file in listing.files if file.changed()]
+    if growing:
+        raise UserError(
+            f"{growing[0]} changed while it was read ({len(growing)} such files): nothing was ingested; "
+            "run the interval again once the file is complete"
+        )
+
+
+def file_rows(
+    listing: Listing, found: Found, by_file: Counter[tuple[str, int]], interval: Interval, number: int
+) -> Iterator[dict[str, Any]]:
+    """Rows of ``source_files``: the files that may hold records of the interval, and how many each does hold.
+
+    Of files whose names say no time: those that do hold some, that landed in the interval, that cannot be read, or
+    whose records are all refused: those are where the file landed, which may be no interval that is ever run.
+    """
+    stream = listing.stream
+    unit = pattern_unit(stream.path)
+    for one in listing.expected:
+        if one.period_start_us is not None and unit is not None:
+            end_us = one.period_start_us + unit // (from_us(1) - from_us(0))
+            if end_us <= interval.start_us or one.period_start_us >= interval.end_us:
+                continue
+        if not one.files:
+            yield {"stream": stream.name, "path": one.pattern, "status": "missing"}
+        for file in one.files:
+            rows = found.by_file[file.name, number] + by_file[file.name, number]
+            status = found.status[file.name]
+            here = interval.start_us <= file.modified_us < interval.end_us
+            if status == "unplaced" and here:
+                status = "ok"
+            if one.period_start_us is not None or rows or here or status in ("unreadable", "unplaced"):
+                row = {"stream": stream.name, "path": file.name, "status": status, "rows": rows}
+                yield {**row, "bytes": file.bytes, "modified": modified_at(file)}
+
+
+def changed_since(context: RunContext, first: Interval) -> list[dict[str, Any]]:
+    """Files of the last intervals that are others now than when they were ingested: to be ingested again."""
+    labels = [x for x in context.warehouse.labels("source_files") if x < first.label][-_GROWTH_LOOKBACK_INTERVALS:]
+    changed = []
+    for row in context.warehouse.read_arrow("source_files", labels).to_pylist():
+        if row["status"] not in ("ok", "empty"):
+            continue
+        modified_us = int(row["modified"].timestamp() * 1_000_000 + 0.5)
+        file = SourceFile(Path(row["path"]), row["bytes"], modified_us, None, None)
+        if file.path.exists() and file.changed():
+            status = file.path.stat()
+            context.progress(
+                f"ingest: {row['stream']}: {file.path} has changed since interval {row['interval']} was ingested "
+                f"({row['bytes']} bytes then, {status.st_size} now): run that interval again"
+            )
+            now = {"bytes": status.st_size, "modified": from_us(status.st_mtime_ns // 1000), "rows": None}
+            changed.append({"stream": row["stream"], "path": row["path"], "status": "changed", **now})
+    return changed

@@ -1,0 +1,232 @@
+"""Stage ``publish``: the dbt marts of the run's intervals, built, tested, and only then put in place.
+
+Write, audit, publish: dbt builds every mart for the run's intervals alone, into a folder that nobody reads, and runs
+its tests there. If they pass, each mart's rows are cut by interval and replace the intervals' partitions of the Delta
+table ``<warehouse>/<pipeline>/marts/<mart>``, all marts in one commit. So a re-run leaves the same rows, an interval
+that has become empty leaves an empty partition (dbt's own dynamic ``insert_overwrite`` would leave the old rows), and
+nobody ever sees a row that failed a test.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from tidegate.declarations.errors import UserError
+from tidegate.declarations.tables import TIMESTAMP
+from tidegate.engine.context import RunContext
+from tidegate.stages import dbt_session
+from tidegate.stages.dbt_project import render_project, spark_type
+from tidegate.stages.dbt_session import Session, SourceTable
+from tidegate.stages.extras import require_stage
+from tidegate.stages.launcher import launch
+from tidegate.store.commit import Commit
+from tidegate.store.intervals import Interval
+from tidegate.store.warehouse import MARTS, Warehouse
+
+STAGE = "publish"
+_FINGERPRINT = "project.fingerprint"
+_NAMED_FAILURES = 10
+_MESSAGE_CHARACTERS = 400
+# A child of spark-submit would otherwise talk to its parent's JVM.
+_PARENTS_SPARK = {
+    "PYSPARK_GATEWAY_PORT",
+    "PYSPARK_GATEWAY_SECRET",
+    "PYSPARK_SUBMIT_ARGS",
+    "SPARK_ENV_LOADED",
+    "SPARK_REMOTE",
+}
+
+
+def run(context: RunContext, intervals: Sequence[Interval]) -> None:
+    """Build, test and publish every mart for these intervals; the docs page too, if the models changed.
+
+    UserError that names the tests that failed; then nothing is published.
+    """
+    require_stage(STAGE)
+    warehouse = context.warehouse
+    home = warehouse.folder / "_dbt"
+    with _turn(context, home) as lock, context.stage(STAGE, intervals) as stage:
+        fingerprint = render_project(warehouse, home / "project")
+        if _last_fingerprint(home) not in ("", fingerprint):
+            context.progress("publish: the models changed; intervals published before follow when they are run again")
+        session = prepare_session(warehouse, [i.label for i in intervals], fingerprint)
+        outcome = _dbt(context, session, home, lock)
+        if outcome["failures"]:
+            raise UserError(_failure_message(outcome, home))
+        context.progress(f"publish: {outcome['models']} models built, {outcome['tests']} tests passed")
+        for mart in outcome["marts"]:
+            for interval, rows in publish_mart(stage.commit, mart, Path(session.slice) / mart, intervals).items():
+                stage.record(interval, rows_out=rows)
+    (home / _FINGERPRINT).write_text(fingerprint)
+    shutil.rmtree(session.slice, ignore_errors=True)
+
+
+def prepare_session(warehouse: Warehouse, labels: Sequence[str], fingerprint: str) -> Session:
+    """Describe the dbt process of a run, in ``_dbt/session.json``; empties the folder in which marts are built."""
+    home = warehouse.folder / "_dbt"
+    page = warehouse.folder / "_docs" / "dbt" / "index.html"
+    documented = page.is_file() and _last_fingerprint(home) == fingerprint
+    shutil.rmtree(home / "slice", ignore_errors=True)
+    shutil.rmtree(home / "scratch", ignore_errors=True)
+    session = Session(
+        project=str(home / "project"),
+        home=str(home),
+        slice=str(home / "slice"),
+        marts=str(warehouse.folder / MARTS),
+        docs_page=None if documented else str(page),
+        result=str(home / "result.json"),
+        tables=[_source_table(warehouse, table, set(labels)) for table in warehouse.tables()],
+    )
+    session.save(home / "session.json")
+    return session
+
+
+def publish_mart(commit: Commit, mart: str, built: Path, intervals: Sequence[Interval]) -> dict[Interval, int]:
+    """Cut a built mart by interval and put every interval's partition aside for the commit; interval → rows.
+
+    Rows are sorted by all columns that can be, in their order, so equal rows give equal files.
+    """
+    data = ds.dataset(built, format="parquet").to_table()
+    unknown = set(pc.unique(data["interval"]).to_pylist()) - {i.label for i in intervals}
+    if unknown:
+        raise RuntimeError(f"mart {mart} has rows of intervals that this run is not about: {sorted(unknown)}")
+    keys = [(f.name, "ascending") for f in data.schema if not pa.types.is_nested(f.type)]
+    data = data.sort_by(keys).combine_chunks().replace_schema_metadata(None)
+    data = data.cast(_delta_schema(data.schema))
+    rows, table = {}, f"{MARTS}/{mart}"
+    commit.warehouse.log(table).schema = data.drop_columns(["interval"]).schema
+    for interval in intervals:
+        part = data.filter(pc.equal(data["interval"], interval.label)).drop_columns(["interval"])
+        folder = commit.stage_folder(table, interval.label)
+        pq.write_table(part, folder / f"part-00000-{commit.id}.parquet")
+        rows[interval] = part.num_rows
+    return rows
+
+
+def _delta_schema(built: pa.Schema) -> pa.Schema:
+    """Instants in UTC to the microsecond, everything nullable: what Delta tables have."""
+
+    def kind(type_: pa.DataType) -> pa.DataType:
+        return TIMESTAMP if pa.types.is_timestamp(type_) else type_
+
+    return pa.schema([pa.field(field.name, kind(field.type)) for field in built])
+
+
+def _last_fingerprint(home: Path) -> str:
+    """The fingerprint of the project that was published last; empty before the first time."""
+    path = home / _FINGERPRINT
+    return path.read_text() if path.is_file() else ""
+
+
+@contextmanager
+def _turn(context: RunContext, home: Path) -> Iterator[int]:
+    """Wait for other runs of this stage to end; the lock's descriptor. It dies with its holders, however they end."""
+    home.mkdir(parents=True, exist_ok=True)
+    with open(home / "lock", "a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            holder = lock.read().strip() or "unknown"
+            context.progress(f"publish: waiting for another run of this stage to end (process {holder})")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        yield lock.fileno()
+
+
+def _source_table(warehouse: Warehouse, table: str, labels: set[str]) -> SourceTable:
+    columns = ", ".join(f"`{field.name}` {spark_type(field.type)}" for field in warehouse.schema(table))
+    files = [file.path for label in sorted(labels) for file in warehouse.live(table, label)]
+    return SourceTable(table, columns, str(warehouse.folder / table), files)
+
+
+def _dbt(context: RunContext, session: Session, home: Path, lock: int) -> dict[str, Any]:
+    """Run dbt in a process of its own, pass on what it says, and read how it went.
+
+    The process shares the lock: were this one killed, the next run would wait for what it left behind.
+    """
+    Path(session.result).unlink(missing_ok=True)
+    (home / "logs").mkdir(exist_ok=True)
+    errors_path = home / "logs" / "stderr.log"
+    start = _forked if "TIDEGATE_WARM" in os.environ else _started
+    with open(errors_path, "w") as errors:
+        lines, ended = start(home, errors, lock)
+        try:
+            with lines:
+                for line in lines:
+                    if line.startswith("dbt: "):
+                        context.progress(f"publish: {line.strip()}")
+        finally:
+            status = ended()
+    if status != 0 or not Path(session.result).is_file():
+        tail = "\n".join(errors_path.read_text().splitlines()[-20:])
+        raise RuntimeError(f"dbt ended with status {status}; log: {home / 'logs'}\n{tail}")
+    outcome: dict[str, Any] = json.loads(Path(session.result).read_text())
+    return outcome
+
+
+def _started(home: Path, errors: IO[str], lock: int) -> tuple[IO[str], Callable[[], int]]:
+    """Start dbt anew: its output, and what waits for its status."""
+    environment = {key: value for key, value in os.environ.items() if key not in _PARENTS_SPARK}
+    command = [sys.executable, "-m", "tidegate.stages.dbt_session", str(home / "session.json")]
+    process = subprocess.Popen(
+        command, env=environment, cwd=home, stdout=subprocess.PIPE, stderr=errors, text=True, pass_fds=[lock]
+    )
+    assert process.stdout is not None
+    return process.stdout, process.wait
+
+
+def _forked(home: Path, errors: IO[str], lock: int) -> tuple[IO[str], Callable[[], int]]:
+    """The same in a child of this process, which has dbt loaded and has no Spark session of its own.
+
+    Only in a warm host (infra/spark/warm_host.py), whose JVM waits for an application.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.close(reading)
+            os.dup2(writing, 1)
+            os.dup2(errors.fileno(), 2)
+            os.chdir(home)
+            status = dbt_session.main([str(home / "session.json")])
+        except BaseException:  # noqa: B036 - the last frame of a process: whatever it was, it is shown
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+    os.close(writing)
+    return os.fdopen(reading), lambda: os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _failure_message(outcome: dict[str, Any], home: Path) -> str:
+    failures = outcome["failures"]
+    lines = [f"  {f['name']} ({f['status']}): {f['message'][:_MESSAGE_CHARACTERS]}" for f in failures[:_NAMED_FAILURES]]
+    more = [f"  and {len(failures) - _NAMED_FAILURES} more"] if len(failures) > _NAMED_FAILURES else []
+    skipped = f", {outcome['skipped']} models and tests that depend on them skipped" if outcome.get("skipped") else ""
+    head = f"dbt: {len(failures)} of the models and tests failed{skipped}; nothing was published"
+    where = f"  log: {home / 'logs' / 'dbt.log'}; compiled SQL: {home / 'target' / 'compiled'}"
+    return "\n".join([head, *lines, *more, where])
+
+
+if __name__ == "__main__":
+    launch(STAGE, run)

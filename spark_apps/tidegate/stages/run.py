@@ -1,0 +1,80 @@
+"""All stages of a pipeline for a range of intervals, in one Spark session, without Airflow."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+
+from tidegate.engine.context import RunContext
+from tidegate.store.intervals import Interval
+
+STAGES = (
+    "ingest",
+    "join_aggregate",
+    "top_k",
+    "sample_history",
+    "resample_history",
+    "calibrate",
+    "check_quality",
+    "publish",
+)
+# A name for the stages that answer, and learn from the answers: all but the checks of data quality and dbt.
+ANSWERS = "answers"
+# What a live run does at an interval's end, unless it is told otherwise.
+LIVE_STAGES = STAGES[:-1]
+_INTERVALS_AT_ONCE = 96
+
+Stage = Callable[[RunContext, Sequence[Interval]], None]
+
+
+def stages_named(names: Sequence[str]) -> tuple[str, ...]:
+    """The stages that a command line names, in the order in which they run.
+
+    >>> stages_named(["top_k", "ingest"]), stages_named(["answers"])[-1]
+    (('ingest', 'top_k'), 'calibrate')
+    """
+    answering = STAGES[: STAGES.index("calibrate") + 1] if ANSWERS in names else ()
+    return tuple(stage for stage in STAGES if stage in names or stage in answering)
+
+
+def run(context: RunContext, intervals: Sequence[Interval], stages: Sequence[str]) -> None:
+    """Run the stages for the intervals, in passes of up to 96 intervals a stage; the rows are those of single runs.
+
+    When everything runs, a pass learns from all its intervals before it plans the first, and plans before it answers:
+    what is learnt in an interval takes effect at its end, so plans and answers are the same as if stages and intervals
+    took turns.
+    """
+    names = [stage for stage in STAGES if stage in stages]
+    steps = _steps(names)
+    for first in range(0, len(intervals), _INTERVALS_AT_ONCE):
+        part = intervals[first : first + _INTERVALS_AT_ONCE]
+        for step in steps:
+            step(context, part)
+        # The next pass continues from this one.
+        context.cold_start = False
+    # dbt takes most of its time to start, and reads only the intervals that are new to it.
+    if "publish" in names:
+        # dbt brings a session of its own; two at once would take twice the memory.
+        context.release_spark()
+        _application("publish").run(context, intervals)
+
+
+def _steps(names: Sequence[str]) -> list[Stage]:
+    """The steps of a pass: ingest and calibrate fall into two, so that what is learnt is there when it is needed."""
+    steps: list[Stage] = []
+    learning = "calibrate" in names and bool({"ingest", "join_aggregate", "top_k"} & set(names))
+    for name in [n for n in names if n != "publish"]:
+        application = _application(name)
+        if name == "ingest" and learning:
+            steps += [application.read, _application("calibrate").learn, application.plan]
+        elif name == "calibrate" and learning:
+            steps.append(application.judge)
+        else:
+            steps.append(application.run)
+    if learning and "ingest" not in names:
+        steps.insert(0, _application("calibrate").learn)
+    return steps
+
+
+def _application(stage: str):  # type: ignore[no-untyped-def]
+    return importlib.import_module(f"tidegate.apps.{stage}")

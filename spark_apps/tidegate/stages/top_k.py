@@ -1,0 +1,23 @@
+"""The answers of the top-k queries that are emitted in an interval."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidegate.engine.context import RunContext
+from tidegate.queries.answers import write_answers
+from tidegate.stages.launcher import launch
+from tidegate.store.intervals import Interval
+
+STAGE = "top_k"
+
+
+def run(context: RunContext, intervals: Sequence[Interval]) -> None:
+    """Answer every window whose instant of emission (window end + K) lies in the intervals."""
+    queries = [q for q in context.pipeline.queries if q.kind == "top_k"]
+    with context.stage(STAGE, intervals) as stage:
+        write_answers(context, stage, queries, intervals)
+
+
+if __name__ == "__main__":
+    launch(STAGE, run)
