@@ -14,8 +14,9 @@ BIN := .venv/bin
 PIPELINE := dags/pipelines/flights
 SQL_PORT ?= 15432
 PACKAGES := spark_apps/tidegate dags/tidegate_dags expectations
-# Two processes; tests that share what is dear to make stay on one (tests/conftest.py). One by one: make test WORKERS=
-WORKERS ?= -n 2 --no-loadscope-reorder
+# Three processes for two cores, as they often wait; tests that share what is dear to make stay on one of them
+# (tests/conftest.py). One by one: make test WORKERS=
+WORKERS ?= -n 3 --no-loadscope-reorder
 # The demo's days: the storm of 8 and 9 February 2013, and the day before it. Airflow runs the last intervals.
 DEMO_FROM := 2013-02-07T00
 DEMO_AIRFLOW_FROM ?= 2013-02-09T22
@@ -50,7 +51,7 @@ down: setup ## Stop Airflow; nothing stays behind
 sql: setup ## Serve the tables and marts to DBeaver, Superset, notebooks (127.0.0.1:15432, SQL_PORT=N), until Ctrl-C
 	@$(BIN)/tidegate sql $(PIPELINE) --warehouse $(TIDEGATE_WAREHOUSE) --port $(SQL_PORT)
 
-test: setup ## Run the tests, on two cores
+test: setup ## Run the tests
 	@$(BIN)/python -m pytest $(WORKERS)
 
 test-unit: setup ## Run the tests that need neither Spark nor Airflow, laws on a tenth of their examples; a minute
@@ -72,13 +73,13 @@ attack: setup ## Attack: make attack SEED=1 COUNT=500 (a seed: 5000 mutated reco
 	@$(BIN)/python -m tests.attacks faults --seed $(or $(SEED),0) --count $(or $(COUNT),20)
 
 test-research: setup ## Run the tests of figures, benchmarks, rivals and published baselines
-	@$(BIN)/python -m pytest $(WORKERS) tests/research
+	@$(BIN)/python -m pytest $(WORKERS) --doctest-modules tests/research infra/research/published
 
 test-wheel: setup ## Install the wheel into fresh environments and run the README's commands there
 	@$(BIN)/python -m pytest $(WORKERS) tests/wheel
 
 figures: setup ## Draw the papers' figures into .tidegate/figures: PNG, and the numbers as CSV
-	@$(BIN)/python -m infra.figures --out $(STATE)/figures --warehouse $(TIDEGATE_WAREHOUSE)
+	@$(BIN)/python -m infra.research.figures --out $(STATE)/figures --warehouse $(TIDEGATE_WAREHOUSE)
 
 bench: setup ## Measure what the README claims: the window planner, the learnt error-to-width map, joins, top-k
 	@$(BIN)/python -m infra.benchmarks.window_sizing

@@ -15,10 +15,10 @@ from typing import Any
 
 from airflow.sdk import Asset
 
+from tidegate.declarations.stages import STAGES, Stage
 from tidegate_dags.declaration import Declaration, parse_instant
 from tidegate_dags.places import installed
 from tidegate_dags.run_range import interval_from, interval_to
-from tidegate_dags.stages import STAGES, Stage
 
 MOST_PARTITIONS = 100
 

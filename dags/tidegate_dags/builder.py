@@ -33,6 +33,7 @@ from typing import Any
 from airflow.providers.standard.operators.bash import BashOperator
 from airflow.sdk import DAG, BaseOperator, CronDataIntervalTimetable
 
+from tidegate.declarations.stages import STAGES, Stage
 from tidegate_dags.alerts import deadline, failed
 from tidegate_dags.assets import SayPartitions, inlets, outlets
 from tidegate_dags.declaration import Declaration, parse_instant, read_declaration
@@ -40,7 +41,6 @@ from tidegate_dags.documentation import pipeline_documentation, stage_documentat
 from tidegate_dags.links import PipelinePage
 from tidegate_dags.places import installed, warehouse
 from tidegate_dags.run_range import Gate, interval_from, interval_to, parameters
-from tidegate_dags.stages import STAGES, Stage
 from tidegate_dags.submission import SparkSubmission
 
 _HOUR = timedelta(hours=1)

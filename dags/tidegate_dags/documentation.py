@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tidegate.declarations.stages import Stage
 from tidegate_dags.declaration import Declaration
-from tidegate_dags.stages import Stage
 
 
 def pipeline_documentation(declaration: Declaration) -> str:

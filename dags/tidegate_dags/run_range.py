@@ -9,8 +9,8 @@ from typing import Any
 from airflow.sdk import Param
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from tidegate.declarations.stages import STAGES
 from tidegate_dags.declaration import Declaration, parse_instant
-from tidegate_dags.stages import STAGES
 
 _INSTANT = r"^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?$"
 _MIDNIGHT = datetime(1970, 1, 1, tzinfo=UTC)

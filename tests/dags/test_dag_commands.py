@@ -101,7 +101,7 @@ def test_memory_is_validated(flights: Any, memory: str) -> None:
 
 @pytest.mark.parametrize("instant", ["yesterday", "2013-02-08", "2013-02-08 10:00"])
 def test_a_stretch_is_validated(flights: Any, instant: str) -> None:
-    """What is no instant is refused when the run is triggered."""
+    """An invalid timestamp is refused when the run is triggered."""
     from airflow.sdk.exceptions import ParamValidationError
 
     param = copy.deepcopy(flights.params.get_param("from"))

@@ -27,7 +27,8 @@ def _gate(dag: Any, task_id: str, **params: Any) -> None:
 def test_a_run_that_asks_for_nothing_runs_everything(flights: Any, caplog: pytest.LogCaptureFixture) -> None:
     """Every gate lets its stage run, for the run's own interval; no day ends in it."""
     from airflow.sdk.exceptions import AirflowSkipException
-    from tidegate_dags.stages import STAGES
+
+    from tidegate.declarations.stages import STAGES
 
     with caplog.at_level("INFO", logger="tidegate_dags.run_range"):
         for stage in STAGES:

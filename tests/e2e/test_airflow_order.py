@@ -95,7 +95,7 @@ def _ran(stack: TemporaryStack) -> list[tuple[str, str]]:
 
 
 def _deadlines(stack: TemporaryStack) -> set[str]:
-    """Ends of the intervals whose runs somebody is told of if they are late."""
+    """Ends of the intervals whose late runs are reported."""
     with closing(sqlite3.connect(stack.state / "airflow" / "airflow.db")) as database:
         runs = database.execute("SELECT run_id FROM dag_run JOIN deadline ON deadline.dagrun_id = dag_run.id")
         return {run.removeprefix("backfill__") for (run,) in runs}

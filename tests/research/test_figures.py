@@ -10,9 +10,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from infra.figures.__main__ import main
-from infra.figures.running import measured
-from infra.figures.window_sizing import held_bytes, measures, pictures
+from infra.research.figures.__main__ import main
+from infra.research.figures.running import measured
+from infra.research.figures.window_sizing import held_bytes, measures, pictures
 
 SEEDS = 2
 DRAWN = [f"figure_{number}" for number in range(2, 8)] + ["many_windows", "joint"]

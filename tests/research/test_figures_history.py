@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from infra.figures.__main__ import main
-from infra.figures.history import coverage, customers, measures
+from infra.research.figures.__main__ import main
+from infra.research.figures.history import coverage, customers, measures
 
 TICKS = 20_000
 

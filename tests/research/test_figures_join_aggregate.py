@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from infra.figures.__main__ import PAPERS, main
-from infra.figures.join_aggregate import FIGURES, measures, pictures, streams
+from infra.research.figures.__main__ import PAPERS, main
+from infra.research.figures.join_aggregate import FIGURES, measures, pictures, streams
+from infra.research.published.join_aggregate import Query, start, step
 
 from tidegate.operators.join_aggregate import finish
 from tidegate.operators.join_aggregate import step as production_step
-from tidegate.operators.join_aggregate.published import Query, start, step
 
 SEEDS = 2
 DRAWN = [figure.name for figure in FIGURES]

@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from infra.benchmarks.generator.lateness import Exponential, Pareto
-from infra.figures.__main__ import PAPERS, main
-from infra.figures.top_k import FIGURES, controllers, measures, pictures, streams
-
-from tidegate.operators.top_k.published import Options, arrivals
+from infra.research.figures.__main__ import PAPERS, main
+from infra.research.figures.top_k import FIGURES, controllers, measures, pictures, streams
+from infra.research.published.top_k import Options, arrivals
 
 SEEDS = 2
 DRAWN = [figure.name for figure in FIGURES]

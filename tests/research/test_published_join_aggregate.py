@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from tidegate.operators.join_aggregate.published import METHODS, Arrival, Query, catalogue, costs, resize, start, step
-from tidegate.operators.join_aggregate.published import query as query_module
-from tidegate.operators.join_aggregate.published.counters import TcCount
-from tidegate.operators.join_aggregate.published.method import Method
+from infra.research.published.join_aggregate import METHODS, Arrival, Query, catalogue, costs, resize, start, step
+from infra.research.published.join_aggregate import query as query_module
+from infra.research.published.join_aggregate.counters import TcCount
+from infra.research.published.join_aggregate.method import Method
 
 NAMED_IN_THE_PAPER = {"PC", "IC", "TC-COUNT", "TC-MAX", "GPC", "GIC", "GTC", "MPC", "MTC"}
 CORRECTED = {"TC-COUNT", "TC-MAX", "GTC", "MTC"}

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from infra.research.published.join_aggregate import METHODS, Arrival, Query, resize, start, step
+from infra.research.published.join_aggregate.method import Method
 
 from tidegate.operators.join_aggregate import Measure, Side, Spec, finish, oracle
 from tidegate.operators.join_aggregate import start as start_production
 from tidegate.operators.join_aggregate import step as step_production
-from tidegate.operators.join_aggregate.published import METHODS, Arrival, Query, resize, start, step
-from tidegate.operators.join_aggregate.published.method import Method
 from tidegate.operators.schedule import Schedule
 
 LAWS = settings(max_examples=60, deadline=None)

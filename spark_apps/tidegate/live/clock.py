@@ -162,7 +162,7 @@ def believable(stream: Stream, file: Landed) -> bool:
 
 
 class Patience:
-    """How long the clock waits for a stream that stays away: so long, by the wall, after arrival time has passed it.
+    """How long an idle stream holds back the watermark: wall time after arrival time has passed it.
 
     Arrival time is how far any stream has come. Nothing that is computed depends on the wall's time, only when.
     """

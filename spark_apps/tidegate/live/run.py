@@ -88,7 +88,7 @@ class Live:
     """A live run of a pipeline from the interval that begins at ``start`` on.
 
     ``end``: where it ends, None if it goes on. ``stages``: run at every interval's end. ``every_s``: how often to look
-    for files. ``patience_s``: how long to wait for a stream that stays away. Use as a context manager.
+    for files. ``patience_s``: how long an idle stream holds back the watermark. Use as a context manager.
     """
 
     def __init__(

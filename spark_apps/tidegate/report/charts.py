@@ -11,7 +11,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from markupsafe import Markup
 
-from tidegate.cli.plan_windows import format_bytes, format_seconds
+from tidegate.readable import format_bytes, format_seconds
 from tidegate.report.page import Numbers
 
 MOST_ROWS = 200

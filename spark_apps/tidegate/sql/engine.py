@@ -171,7 +171,7 @@ class Engine:
             raise Refused("57014", self._stopped)
 
     def told(self, error: Exception) -> Refused:
-        """What a client is told of DuckDB's error: no path, no trace."""
+        """What a client sees of an error of DuckDB: no path, no trace."""
         if self._stopped or isinstance(error, duckdb.InterruptException) or "INTERRUPT" in str(error):
             return Refused("57014", self._stopped or "canceling statement")
         message = first_line(error).replace(str(self._warehouse.folder), "…")

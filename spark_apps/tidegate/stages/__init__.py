@@ -1,0 +1,1 @@
+"""The stages of an interval: one application each, and what starts them."""

@@ -5,19 +5,12 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 
+from tidegate.declarations import stages as declared
 from tidegate.engine.context import RunContext
 from tidegate.store.intervals import Interval
 
-STAGES = (
-    "ingest",
-    "join_aggregate",
-    "top_k",
-    "sample_history",
-    "resample_history",
-    "calibrate",
-    "check_quality",
-    "publish",
-)
+# The report is a command of its own here: it shows every interval so far.
+STAGES = tuple(stage.name for stage in declared.STAGES if stage.name != "report")
 # A name for the stages that answer, and learn from the answers: all but the checks of data quality and dbt.
 ANSWERS = "answers"
 # What a live run does at an interval's end, unless it is told otherwise.
@@ -77,4 +70,4 @@ def _steps(names: Sequence[str]) -> list[Stage]:
 
 
 def _application(stage: str):  # type: ignore[no-untyped-def]
-    return importlib.import_module(f"tidegate.apps.{stage}")
+    return importlib.import_module(f"tidegate.stages.{stage}")

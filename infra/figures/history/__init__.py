@@ -1,5 +1,0 @@
-"""Figures of papers/03, on storing and aggregating historical streams (Zhang, Li, Wang and Guo)."""
-
-from infra.figures.history.pictures import FIGURES
-
-__all__ = ["FIGURES"]

@@ -1,5 +1,0 @@
-"""Figures of papers/04, on continuous top-k queries over out-of-order streams (Wu and Fang)."""
-
-from infra.figures.top_k.pictures import FIGURES
-
-__all__ = ["FIGURES"]

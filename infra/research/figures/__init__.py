@@ -1,0 +1,4 @@
+"""The papers' figures, drawn anew with Tidegate: PNG, and the numbers as CSV.
+
+See ``python -m infra.research.figures --help``.
+"""
