@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import pyarrow as pa
@@ -24,6 +23,7 @@ from tidegate.engine.metrics import ProcessMeter
 from tidegate.store.commit import Commit
 from tidegate.store.folders import private_folder
 from tidegate.store.intervals import Interval, interval_holding
+from tidegate.store.places import Place
 from tidegate.store.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class RunContext:
     """
 
     pipeline: Pipeline
-    warehouse_root: Path
+    warehouse_root: str | Place
     output: TextIO = field(default_factory=lambda: sys.stderr)
     app: str = "run"
     cold_start: bool = False
@@ -91,9 +91,9 @@ class RunContext:
         try:
             private_folder(self.warehouse.folder)
         except OSError as error:
+            why = error.strerror or str(error).splitlines()[0]
             raise UserError(
-                f"the warehouse {self.warehouse.root} cannot be written: {error.strerror}; "
-                "give a writable folder with --warehouse"
+                f"the warehouse {self.warehouse.root} cannot be written: {why}; give a writable folder with --warehouse"
             ) from None
         return self
 
@@ -197,7 +197,7 @@ class RunContext:
 
     def log(self, line: dict[str, object]) -> None:
         """Append a line of JSON to ``_logs/stages.jsonl``; the file before is kept once it has grown large."""
-        path = self.warehouse.folder / "_logs" / "stages.jsonl"
+        path = self.warehouse.local / "_logs" / "stages.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and path.stat().st_size > _LARGEST_LOG_BYTES:
             os.replace(path, path.with_suffix(".1.jsonl"))

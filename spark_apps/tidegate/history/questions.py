@@ -25,12 +25,13 @@ from tidegate.operators.history.bands import Bands
 from tidegate.operators.history.estimators import Estimate
 from tidegate.operators.history.query import parse_history_query
 from tidegate.store.intervals import label_format
+from tidegate.store.places import Place
 from tidegate.store.warehouse import Warehouse
 
 
 def query_history(
     pipeline: Pipeline,
-    warehouse_root: Path,
+    warehouse_root: str | Place,
     sql: str,
     start: datetime,
     end: datetime,
@@ -87,7 +88,7 @@ def _answered(question: Question, within: float | None) -> dict[str, Any]:
 
 def estimate(
     pipeline: Pipeline | Path | str,
-    warehouse: Path | str,
+    warehouse: str | Place,
     sql: str,
     start: datetime,
     end: datetime,
@@ -117,7 +118,7 @@ def estimate(
     """
     loaded = pipeline if isinstance(pipeline, Pipeline) else load_pipeline(Path(pipeline))
     begin, until = (t if t.tzinfo else t.replace(tzinfo=UTC) for t in (start, end))
-    result = query_history(loaded, Path(warehouse), sql, begin, until, confidence, within)
+    result = query_history(loaded, warehouse, sql, begin, until, confidence, within)
     query = parse_history_query(sql, loaded.streams)
     types = {c.name: ARROW_TYPES[c.type] for c in query.stream.columns if c.name != ID_COLUMN}
     columns: dict[str, pa.Array] = {}

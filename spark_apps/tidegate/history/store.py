@@ -8,23 +8,22 @@ So ``leaf_start``, ``fraction`` and ``weight`` in the files are those at entry; 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tidegate.operators.history.bands import Bands
 from tidegate.operators.history.laws import Float64s, Int64s
 from tidegate.operators.schedule import instants_us
+from tidegate.store import parquet
 from tidegate.store.commit import Commit
 from tidegate.store.cut import read_file
 from tidegate.store.intervals import Interval
+from tidegate.store.places import Place, link, place
 from tidegate.store.warehouse import Warehouse
 
 LEVELS, ROOM = "history_levels", "history_room"
@@ -37,15 +36,15 @@ class BandFile:
     """One file of samples: how many, and the least and greatest priority in it, as its footer says."""
 
     label: str
-    path: Path
+    path: Place
     rows: int
     least_u: float
     most_u: float
 
     @classmethod
-    def of(cls, label: str, path: Path) -> BandFile:
+    def of(cls, label: str, path: Place) -> BandFile:
         """Read the footer."""
-        footer = pq.read_metadata(path)
+        footer = parquet.footer(path)
         column = footer.schema.names.index("u")
         found = [footer.row_group(g).column(column).statistics for g in range(footer.num_row_groups)]
         known = [s for s in found if s is not None and s.has_min_max]
@@ -61,7 +60,7 @@ def samples_table(stream: str) -> str:
 def band_files(warehouse: Warehouse, stream: str, labels: Sequence[str]) -> list[BandFile]:
     """The files of the named partitions that hold any samples."""
     table = samples_table(stream)
-    paths = [(label, Path(path)) for label in labels for path in warehouse.files(table, [label])]
+    paths = [(label, place(path)) for label in labels for path in warehouse.files(table, [label])]
     with ThreadPoolExecutor(_READERS) as pool:
         found = list(pool.map(lambda item: BandFile.of(*item), paths))
     return [file for file in found if file.rows]
@@ -76,7 +75,7 @@ def put_bands(file: str, samples: pa.Table, bands: Bands) -> None:
     band = bands.of_priority(ordered.column("u").to_numpy())
     place, _, run = file.rpartition("-")
     for number in np.unique(band).tolist():
-        pq.write_table(ordered.filter(pa.array(band == number)), f"{place}-{number:02d}-{run}")
+        parquet.write(ordered.filter(pa.array(band == number)), f"{place}-{number:02d}-{run}")
 
 
 def keep_below(
@@ -89,10 +88,7 @@ def keep_below(
         return []
     target = commit.stage_folder(table, interval.label)
     for file in kept:
-        link = target / f"{file.path.name.rsplit('-', 1)[0]}-{commit.id}.parquet"
-        os.link(file.path, link)
-        # By its age upkeep tells what a dead run has left.
-        os.utime(link)
+        link(file.path, target / f"{file.path.name.rsplit('-', 1)[0]}-{commit.id}.parquet")
     return kept
 
 

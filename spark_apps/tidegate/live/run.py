@@ -105,7 +105,7 @@ class Live:
         wanted = {*NEEDED_STAGES, *stages} if stages else {*installed_stages(LIVE_STAGES)[0]}
         self.stages = [stage for stage in STAGES if stage in wanted]
         self.patience = Patience(pipeline.interval_s if patience_s is None else patience_s)
-        self.intake = Intake(pipeline, context.warehouse.folder / FOLDER / "intake", self._say)
+        self.intake = Intake(pipeline, context.warehouse.local / FOLDER / "intake", self._say)
         self._start = start
         self._clock: Clock | None = None
         self._stopping = False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +17,10 @@ from tidegate.engine.context import RunContext
 from tidegate.operators.schedule import Schedule
 from tidegate.queries.questions import Answering, Question
 from tidegate.queries.scan import EventFiles
+from tidegate.store import parquet
 from tidegate.store.commit import Commit
 from tidegate.store.intervals import Interval
+from tidegate.store.places import move, place
 
 ROWS_OF_A_SLICE = 1_000_000
 """About a second's work: next to it, starting a task costs little."""
@@ -37,7 +38,7 @@ def question(context: RunContext, query: Query, schedule: Schedule, coverage: np
         stream = pipeline.stream(window.stream)
         lower_us = min(int(schedule.lower_us[w.alias].min()) for w in query.windows if w.stream == stream.name)
         labels = warehouse.labels(f"events_{stream.name}")
-        kept_in = str(warehouse.folder / KEPT)
+        kept_in = str(warehouse.local / KEPT)
         files[stream.name] = EventFiles.between(warehouse, stream, labels, lower_us, newest_us, kept_in)
     covered = np.ones(len(schedule)) if coverage is None else coverage
     return Question(query, schedule, covered, files, pipeline.tick_s * 1_000_000)
@@ -148,7 +149,7 @@ class PartFile:
     """A file that is there, under its name, once it is whole; none if it has no rows."""
 
     def __init__(self, file: str):
-        self.file, self.partial = Path(file), Path(f"{file}.partial")
+        self.file, self.partial = place(file), place(f"{file}.partial")
         self.waiting: list[pa.Table] = []
         self.writer: pq.ParquetWriter | None = None
         self.rows = self.written = 0
@@ -162,7 +163,7 @@ class PartFile:
 
     def _write(self) -> None:
         table = pa.concat_tables(self.waiting)
-        self.writer = self.writer or pq.ParquetWriter(self.partial, table.schema)
+        self.writer = self.writer or parquet.writer(self.partial, table.schema)
         self.writer.write_table(table)
         self.waiting, self.written = [], self.rows
 
@@ -172,7 +173,7 @@ class PartFile:
             self._write()
         if self.writer is not None:
             self.writer.close()
-            self.partial.rename(self.file)
+            move(self.partial, self.file)
         return self.rows
 
 
@@ -200,7 +201,7 @@ class Staged:
         rows = {}
         for interval in self.intervals:
             folder, files = self.folders[interval.label], self.commit.written(self.table, interval.label)
-            there = sum(pq.read_metadata(file).num_rows for file in files)
+            there = sum(parquet.footer(file).num_rows for file in files)
             rows[interval] = sum(counts.get(interval.label, 0) for counts in counted)
             if there != rows[interval]:
                 raise UserError(
@@ -209,5 +210,5 @@ class Staged:
                 )
             if not files:
                 empty = self.commit.warehouse.schema(self.table).empty_table()
-                pq.write_table(empty, self.files(0, [interval.label])[interval.label])
+                parquet.write(empty, self.files(0, [interval.label])[interval.label])
         return rows

@@ -17,8 +17,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.promises import terms_of
@@ -43,6 +41,7 @@ from tidegate.stages.calibrate_promises import judge_promises
 from tidegate.stages.calibrate_slacks import NEEDED_ORDER, plan_slacks
 from tidegate.stages.calibrate_widths import candidate_errors, judged_columns, learn_widths, whole_windows
 from tidegate.stages.launcher import launch
+from tidegate.store import parquet
 from tidegate.store.cut import read_file
 from tidegate.store.intervals import Interval, labels_holding
 
@@ -331,7 +330,7 @@ def _between(files: Sequence[str], schema: pa.Schema, ends_us: Int64s) -> pa.Tab
         return schema.empty_table()
     first, last = _instants(np.array([ends_us.min(), ends_us.max()]))
     end = pc.field("window_end")
-    source = ds.dataset(list(files), schema=schema, format="parquet")
+    source = parquet.dataset(files, schema)
     return source.to_table(filter=(end >= first) & (end <= last), use_threads=False)
 
 
@@ -415,7 +414,7 @@ def with_slots(part: Slice) -> int:
     truth = pa.concat_tables([own.truth.empty_table(), *tables])
     truth = truth.filter(pa.array(instants_us(truth.column("window_end")) % own.every_us == 0))
     if own.asked is None:
-        pq.write_table(truth, own.file)
+        parquet.write(truth, own.file)
         return int(truth.num_rows)
     query = own.asked.query
     rows = Answering(own.asked).table()
@@ -424,7 +423,7 @@ def with_slots(part: Slice) -> int:
     if query.kind == "top_k" and "event_id" not in rows.schema.names:
         rows = rows.append_column("event_id", rows.column("_event_id"))
     truth = pa.concat_tables([truth, rows.select(own.truth.names).cast(own.truth)]).sort_by(_truth_order(query))
-    pq.write_table(truth, own.file)
+    parquet.write(truth, own.file)
     return int(truth.num_rows)
 
 

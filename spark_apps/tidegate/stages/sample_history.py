@@ -46,6 +46,7 @@ from tidegate.queries.slices import ROWS_OF_A_SLICE, Staged
 from tidegate.stages.launcher import launch
 from tidegate.stages.resample_history import DAY_US, recorded_passes
 from tidegate.store.intervals import Interval
+from tidegate.store.places import mapped, output, place
 
 STAGE = "sample_history"
 _PART = "_part"  # no declared column begins with an underscore
@@ -361,7 +362,7 @@ def sampled(part: Slice) -> Kept:
     own: Sampling = part.of
     wanted = own.schema.append(pa.field(_PART, pa.int64()))
     path, rows = f"{own.folder}/{uuid.uuid4().hex}.arrow", Counter[int]()
-    with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, wanted) as out:
+    with output(place(path)) as file, pa.ipc.new_file(file, wanted) as out:
         for batch in own.source.events.batches(own.source.events.schema.names):
             tuples = _sample(own.source.entering, batch, wanted)
             if tuples.num_rows:
@@ -396,7 +397,7 @@ def banded(part: Slice) -> LeafCounts:
     wanted = pa.array(list(own.files), pa.int64())
     tables = []
     for path in own.paths:
-        with pa.memory_map(path) as file:
+        with mapped(place(path)) as file:
             table = pa.ipc.open_file(file).read_all()
             tables.append(table.filter(pc.is_in(table.column(_PART), wanted)))
     samples, counts = pa.concat_tables(tables), LeafCounts()
