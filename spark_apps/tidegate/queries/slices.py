@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +14,6 @@ import pyarrow.parquet as pq
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Query
 from tidegate.engine import Slice
-from tidegate.engine import run as run_slices
 from tidegate.engine.context import RunContext
 from tidegate.operators.schedule import Schedule
 from tidegate.queries.questions import Answering, Question
@@ -25,12 +23,8 @@ from tidegate.store.commit import Commit
 from tidegate.store.intervals import Interval
 from tidegate.store.places import move, place
 
-Result = TypeVar("Result")
-
 ROWS_OF_A_SLICE = 1_000_000
 """About a second's work: next to it, starting a task costs little."""
-ROWS_HERE = 2_000_000
-"""Up to so many tuples to be read, a stage's slices run in this process: a Spark session would take longer to start."""
 _ROWS_AT_ONCE = 1 << 16
 KEPT = "_sifted"
 """Folder of the warehouse in which top-k queries keep what they need of large files."""
@@ -70,14 +64,6 @@ def cuts(asked: Question, count: int, most: int, passes: int = 1) -> list[tuple[
     number = max(1, min(most, count, rows // ROWS_OF_A_SLICE, span_us // max(reach_us, 1)))
     bounds = [count * part // number for part in range(number + 1)]
     return list(zip(bounds[:-1], bounds[1:], strict=True))
-
-
-def run_here_or_on_spark(
-    context: RunContext, work: Callable[[Slice], Result], parts: Sequence[Any], rows: int
-) -> list[Result]:
-    """What ``work`` gives for each part: by this process if few rows are read, else by one Spark job, a task a part."""
-    slices = [Slice(number, part) for number, part in enumerate(parts)]
-    return run_slices(slices, work, None if rows <= ROWS_HERE else lambda: context.spark)
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,8 +191,11 @@ class Staged:
 
     def files(self, number: int, labels: Iterable[str]) -> dict[str, str]:
         """Where the slice of that number writes the rows of each interval: in the order of slices."""
-        name = f"part-{number:05d}-{self.commit.id}.parquet"
-        return {label: str(self.folders[label] / name) for label in sorted(set(labels))}
+        return {label: self.file(label, f"part-{number:05d}") for label in sorted(set(labels))}
+
+    def file(self, label: str, name: str) -> str:
+        """Where a slice writes rows of an interval, under a name of its own."""
+        return f"{self.folders[label]}/{name}-{self.commit.id}.parquet"
 
     def settle(self, counted: Sequence[Mapping[str, int]]) -> dict[Interval, int]:
         """Rows an interval, once what is there is what the slices have counted; intervals without rows get a file.
