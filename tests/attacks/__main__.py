@@ -18,6 +18,8 @@ CAMPAIGNS: dict[str, Callable[[int, Path], tuple[int, list[str]]]] = {
     "declarations": declarations.attack,
     "kills": kills.attack,
     "faults": faults.attack,
+    "sites": faults.sites,
+    "calls": faults.calls,
 }
 
 
