@@ -18,6 +18,7 @@ CAMPAIGNS: dict[str, Callable[[int, Path], tuple[int, list[str]]]] = {
     "declarations": declarations.attack,
     "kills": kills.attack,
     "histories": histories.attack,
+    "object-kills": kills.attack_objects,
     "faults": faults.attack,
     "sites": faults.sites,
     "calls": faults.calls,

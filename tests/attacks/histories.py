@@ -38,14 +38,12 @@ State = dict[str, str]
 
 def attack(seed: int, folder: Path, steps: int = 40) -> tuple[int, list[str]]:
     """Let each role make so many steps, all at once; how many events were recorded, and what was wrong."""
-    root = folder / "wh"
-    with nursery(root, "tests.attacks.histories") as born:
+    root, told = folder / "wh", folder / ACKS
+    with nursery(root, told, "tests.attacks.histories") as born:
         actors = [born(f"{role} {seed * 100 + number} {steps}") for number, role in enumerate(ROLES)]
         for actor in actors:
             actor.wait()
-    histories = [
-        [json.loads(line) for line in file.read_text().splitlines()] for file in sorted((root / ACKS).iterdir())
-    ]
+    histories = [[json.loads(line) for line in file.read_text().splitlines()] for file in sorted(told.iterdir())]
     events = sum(map(len, histories))
     faults = [f"{len(histories)} of {len(ROLES)} have written a history"] if len(histories) != len(ROLES) else []
     faults += [f"{own[-1]['who']} ended early" for own in histories if own[-1]["what"] != "end"]
@@ -108,12 +106,12 @@ def _judged_overlaps(written: Sequence[Event], place: dict[str, int]) -> list[st
 # What the roles do
 
 
-def _act(root: Path, role: str, seed: str, steps: str) -> None:
+def _act(root: str, told: Path, role: str, seed: str, steps: str) -> None:
     chance, warehouse = random.Random(f"{role} {seed}"), Warehouse(root, a_pipeline())
-    with (root / ACKS / f"{role}-{seed}").open("w", buffering=1) as file:
+    with told.open("w", buffering=1) as file:
 
-        def note(what: str, begin: int, **told: Any) -> None:
-            event = {"who": role, "what": what, "begin": begin, "end": time.monotonic_ns(), **told}
+        def note(what: str, begin: int, **about: Any) -> None:
+            event = {"who": role, "what": what, "begin": begin, "end": time.monotonic_ns(), **about}
             file.write(json.dumps(event) + "\n")
 
         for number in range(int(steps)):
@@ -167,4 +165,4 @@ def _seen(warehouse: Warehouse) -> dict[str, State]:
 
 
 if __name__ == "__main__":
-    serve(Path(sys.argv[1]), _act)
+    serve(sys.argv[1], Path(sys.argv[2]), _act)

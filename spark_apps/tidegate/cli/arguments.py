@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TypeAlias
 
 from tidegate.stages.launcher import as_of, instant
@@ -18,7 +17,7 @@ EXIT_CODES = """exit status:
        message says why, nothing was done
   130  interrupted; completed work is kept"""
 PIPELINE = "folder with pipeline.yml and queries/"
-WAREHOUSE = "folder that holds the tables"
+WAREHOUSE = "folder that holds the tables, or a URI such as s3://bucket/folder"
 
 
 def command(commands: Commands, name: str, summary: str, example: str) -> argparse.ArgumentParser:
@@ -34,7 +33,7 @@ def command(commands: Commands, name: str, summary: str, example: str) -> argpar
 
 def about_the_past(parser: argparse.ArgumentParser, start: str, end: str) -> None:
     """Add the arguments of the commands that estimate; ``start``, ``end``: what --from and --to are."""
-    parser.add_argument("--warehouse", type=Path, required=True, metavar="DIR", help=WAREHOUSE)
+    parser.add_argument("--warehouse", required=True, metavar="DIR", help=WAREHOUSE)
     parser.add_argument("--from", dest="start", type=instant, required=True, metavar="T", help=start)
     parser.add_argument("--to", dest="end", type=instant, required=True, metavar="T", help=end)
     parser.add_argument(

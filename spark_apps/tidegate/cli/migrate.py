@@ -18,7 +18,7 @@ def add(commands: Commands) -> None:
         "tidegate migrate dags/pipelines/flights --warehouse warehouse",
     )
     parser.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR", help=PIPELINE)
-    parser.add_argument("--warehouse", type=Path, required=True, metavar="DIR", help=WAREHOUSE)
+    parser.add_argument("--warehouse", required=True, metavar="DIR", help=WAREHOUSE)
     parser.set_defaults(action=_migrate)
 
 

@@ -18,7 +18,7 @@ def add(commands: Commands) -> None:
         "  tidegate report dags/pipelines/flights --warehouse warehouse --output storm.html",
     )
     parser.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR", help=PIPELINE)
-    parser.add_argument("--warehouse", type=Path, required=True, metavar="DIR", help=WAREHOUSE)
+    parser.add_argument("--warehouse", required=True, metavar="DIR", help=WAREHOUSE)
     parser.add_argument("--output", type=Path, metavar="FILE", help="default: <warehouse>/<pipeline>/_docs/report.html")
     add_as_of(parser)
     parser.set_defaults(action=_report)

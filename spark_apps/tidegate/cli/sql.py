@@ -22,7 +22,7 @@ def add(commands: Commands) -> None:
         "  tidegate sql dags/pipelines/flights --warehouse warehouse --duckdb > views.sql && duckdb -init views.sql",
     )
     parser.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR", help=PIPELINE)
-    parser.add_argument("--warehouse", type=Path, required=True, metavar="DIR", help=WAREHOUSE)
+    parser.add_argument("--warehouse", required=True, metavar="DIR", help=WAREHOUSE)
     parser.add_argument("--port", type=int, default=15432, metavar="N", help="port to listen on (default 15432)")
     parser.add_argument(
         "--host",

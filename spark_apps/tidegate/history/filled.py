@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,6 +44,7 @@ from tidegate.queries.plans import PlanHistory
 from tidegate.queries.scan import EventFiles
 from tidegate.queries.slacks import SlackHistory
 from tidegate.store.intervals import interval_holding, intervals_between
+from tidegate.store.places import Place
 from tidegate.store.warehouse import Warehouse
 
 
@@ -74,7 +74,7 @@ class Filled:
 
 def fill_answers(
     pipeline: Pipeline,
-    root: Path,
+    root: str | Place,
     query_id: str,
     start: datetime,
     end: datetime,

@@ -12,19 +12,19 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import uuid
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import groupby
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.store.cut import read_file
+from tidegate.store.parquet import dataset
+from tidegate.store.places import Place, move, remove_tree
 from tidegate.store.warehouse import Warehouse
 
 FOLDER = "history_index"
@@ -122,7 +122,7 @@ class HistoryIndex:
 
     def _is_small(self, label: str, own: str) -> bool:
         paths = self._paths({label: own})
-        return sum(os.stat(path).st_size for _, path in paths) < SMALL_FILE_BYTES * len(paths)
+        return sum(file.size for file in self.warehouse.live(self.table, label)) < SMALL_FILE_BYTES * len(paths)
 
     def _paths(self, names: Names) -> list[tuple[str, str]]:
         folder = self.warehouse.folder / self.table
@@ -137,7 +137,7 @@ class HistoryIndex:
             rows = _one_by_one(paths, self.schema)
         return rows if self.samples else rows.filter(pc.equal(rows.column("stream"), self.stream))
 
-    def _load(self, path: Path) -> Copied:
+    def _load(self, path: Place) -> Copied:
         """The copy as it was left; nothing if there is none that can be trusted."""
         nothing = Copied(_with_interval(self.schema).empty_table(), {}, {})
         try:
@@ -152,7 +152,7 @@ class HistoryIndex:
             return nothing
         return Copied(rows.replace_schema_metadata(None), json.loads(told[b"large"]), json.loads(told[b"names"]))
 
-    def _save(self, path: Path, copied: Copied) -> None:
+    def _save(self, path: Place, copied: Copied) -> None:
         """In one step, by way of a folder that daily upkeep empties; not where none may write."""
         told = {"format": _FORMAT, "large": json.dumps(copied.large), "names": json.dumps(copied.names)}
         rows, sink = copied.rows.replace_schema_metadata(told), pa.BufferOutputStream()
@@ -164,8 +164,8 @@ class HistoryIndex:
             aside.mkdir(parents=True)
             (aside / path.name).write_bytes(_digest(body) + body)
             path.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(aside / path.name, path)
-            aside.rmdir()
+            move(aside / path.name, path)
+            remove_tree(aside)
 
 
 def _month_of(label: str) -> str:
@@ -217,4 +217,4 @@ def _in_bulk(paths: Sequence[str], schema: pa.Schema) -> pa.Table:
 
     of_path = ds.partitioning(pa.schema([("interval", pa.string())]), flavor="hive")
     whole = _with_interval(schema, pa.string())
-    return ds.dataset(list(paths), schema=whole, format="parquet", partitioning=of_path).to_table()
+    return dataset(paths, whole, partitioning=of_path).to_table()

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
+from tidegate.declarations.interval_labels import interval_label
 from tidegate.declarations.models import Pipeline, Stream, from_us, to_us
 from tidegate.declarations.names import ID_COLUMN
 from tidegate.declarations.tables import ARROW_TYPES
@@ -24,13 +25,13 @@ from tidegate.history.past import Past
 from tidegate.operators.history.bands import Bands
 from tidegate.operators.history.estimators import Estimate
 from tidegate.operators.history.query import parse_history_query
-from tidegate.store.intervals import label_format
+from tidegate.store.places import Place
 from tidegate.store.warehouse import Warehouse
 
 
 def query_history(
     pipeline: Pipeline,
-    warehouse_root: Path,
+    warehouse_root: str | Place,
     sql: str,
     start: datetime,
     end: datetime,
@@ -87,7 +88,7 @@ def _answered(question: Question, within: float | None) -> dict[str, Any]:
 
 def estimate(
     pipeline: Pipeline | Path | str,
-    warehouse: Path | str,
+    warehouse: str | Place,
     sql: str,
     start: datetime,
     end: datetime,
@@ -117,7 +118,7 @@ def estimate(
     """
     loaded = pipeline if isinstance(pipeline, Pipeline) else load_pipeline(Path(pipeline))
     begin, until = (t if t.tzinfo else t.replace(tzinfo=UTC) for t in (start, end))
-    result = query_history(loaded, Path(warehouse), sql, begin, until, confidence, within)
+    result = query_history(loaded, warehouse, sql, begin, until, confidence, within)
     query = parse_history_query(sql, loaded.streams)
     types = {c.name: ARROW_TYPES[c.type] for c in query.stream.columns if c.name != ID_COLUMN}
     columns: dict[str, pa.Array] = {}
@@ -147,7 +148,8 @@ def _opened(warehouse: Warehouse, stream: Stream, start: datetime, end: datetime
             "run the stages ingest and sample_history first (tidegate run)"
         )
     # A tuple enters history after its event time: what entered before the period lies before it.
-    oldest = (start - timedelta(seconds=pipeline.interval_s)).strftime(label_format(pipeline))
+    length = timedelta(seconds=pipeline.interval_s)
+    oldest = interval_label(start - length, length)
     past = Past.open(warehouse, stream, [label for label in every if label >= oldest])
     if not past.view.touched(to_us(start), to_us(end)).any():
         raise UserError(_nothing_there(warehouse, stream, start, end))

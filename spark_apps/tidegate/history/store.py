@@ -8,27 +8,26 @@ So ``leaf_start``, ``fraction`` and ``weight`` in the files are those at entry; 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tidegate.operators.history.bands import Bands
 from tidegate.operators.history.laws import Float64s, Int64s
 from tidegate.operators.schedule import instants_us
+from tidegate.store import parquet
 from tidegate.store.commit import Commit
 from tidegate.store.cut import read_file
 from tidegate.store.intervals import Interval
+from tidegate.store.places import Place, link, place
 from tidegate.store.warehouse import Warehouse
 
 LEVELS, ROOM = "history_levels", "history_room"
-SAMPLE_ORDER = ("leaf_start", "u", "event_id")
+SAMPLE_ORDER = ("leaf_start", "u", "event_id", "arrival_time")
 _READERS = 4
 
 
@@ -37,15 +36,15 @@ class BandFile:
     """One file of samples: how many, and the least and greatest priority in it, as its footer says."""
 
     label: str
-    path: Path
+    path: Place
     rows: int
     least_u: float
     most_u: float
 
     @classmethod
-    def of(cls, label: str, path: Path) -> BandFile:
+    def of(cls, label: str, path: Place) -> BandFile:
         """Read the footer."""
-        footer = pq.read_metadata(path)
+        footer = parquet.footer(path)
         column = footer.schema.names.index("u")
         found = [footer.row_group(g).column(column).statistics for g in range(footer.num_row_groups)]
         known = [s for s in found if s is not None and s.has_min_max]
@@ -61,24 +60,22 @@ def samples_table(stream: str) -> str:
 def band_files(warehouse: Warehouse, stream: str, labels: Sequence[str]) -> list[BandFile]:
     """The files of the named partitions that hold any samples."""
     table = samples_table(stream)
-    paths = [(label, Path(path)) for label in labels for path in warehouse.files(table, [label])]
+    paths = [(label, place(path)) for label in labels for path in warehouse.files(table, [label])]
     with ThreadPoolExecutor(_READERS) as pool:
         found = list(pool.map(lambda item: BandFile.of(*item), paths))
     return [file for file in found if file.rows]
 
 
-def put_bands(commit: Commit, table: str, interval: Interval, samples: pa.Table, bands: Bands) -> None:
-    """Replace a partition by these samples, a file a band; an empty file if there are none."""
-    if not samples.num_rows:
-        commit.put_arrow(table, interval, samples)
-        return
-    wanted = commit.warehouse.schema(table)
-    ordered = samples.select(wanted.names).cast(wanted).sort_by([(name, "ascending") for name in SAMPLE_ORDER])
+def put_bands(file: str, samples: pa.Table, bands: Bands) -> None:
+    """Write an interval's samples in their order, a file a band.
+
+    ``file``: their path, into which the number of the band is put, before what the run is called.
+    """
+    ordered = samples.sort_by([(name, "ascending") for name in SAMPLE_ORDER])
     band = bands.of_priority(ordered.column("u").to_numpy())
-    target = commit.stage_folder(table, interval.label)
+    place, _, run = file.rpartition("-")
     for number in np.unique(band).tolist():
-        file = target / f"band-{number:02d}-{commit.id}.parquet"
-        pq.write_table(ordered.filter(pa.array(band == number)), file)
+        parquet.write(ordered.filter(pa.array(band == number)), f"{place}-{number:02d}-{run}")
 
 
 def keep_below(
@@ -91,10 +88,7 @@ def keep_below(
         return []
     target = commit.stage_folder(table, interval.label)
     for file in kept:
-        link = target / f"{file.path.name.rsplit('-', 1)[0]}-{commit.id}.parquet"
-        os.link(file.path, link)
-        # By its age upkeep tells what a dead run has left.
-        os.utime(link)
+        link(file.path, target / f"{file.path.name.rsplit('-', 1)[0]}-{commit.id}.parquet")
     return kept
 
 
@@ -201,11 +195,8 @@ class Samples:
         return Samples(rows, stratum, u)
 
 
-def samples_in_force(
-    warehouse: Warehouse, stream: str, strata: Strata, files: Sequence[BandFile], columns: Sequence[str]
-) -> Samples:
-    """The sampled tuples of these files that lie in the strata, with the wanted columns."""
-    wanted = sample_schema(warehouse, stream, columns)
+def samples_in_force(wanted: pa.Schema, strata: Strata, files: Sequence[BandFile]) -> Samples:
+    """The sampled tuples of these files that lie in the strata, with the wanted columns (``sample_schema``)."""
     number = {label: i for i, label in enumerate(strata.labels)}
     own = [file for file in files if file.label in number]
     with ThreadPoolExecutor(_READERS) as pool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import shutil
@@ -22,10 +21,11 @@ from tidegate.declarations.models import Pipeline, Stream
 from tidegate.engine import Slice
 from tidegate.live.clock import LANDED_SCHEMA, Landed, landing_glob, period_of
 from tidegate.operators.schedule import instants_us
-from tidegate.sources.files import Piece, SourceFile, pattern_unit
+from tidegate.sources.files import Piece, SourceFile, matching, pattern_unit, pinned
 from tidegate.sources.intake import FILE, Part, Report, Taken, take
 from tidegate.sources.intake import Intake as Reading
 from tidegate.sources.settle import kept
+from tidegate.store.places import place
 
 _FOREVER_US = 2**62
 _SEEN = "seen.json"
@@ -64,7 +64,7 @@ class Intake:
         """
         known = self._passed | {(file.stream, file.path) for file in self.landed()}
         pieces = [
-            Piece(stream, file)
+            Piece(stream, pinned(file))
             for stream in self.pipeline.streams
             for file in self._files(stream)
             if (stream.name, file.name) not in known
@@ -97,7 +97,7 @@ class Intake:
 
         One that has only just been made may be about to be written.
         """
-        ages = [time.time() - os.stat(p).st_mtime for p in glob.glob(pattern) if os.path.getsize(p) == 0]
+        ages = [time.time() - status.st_mtime for _, status in matching(pattern, {}) if status.st_size == 0]
         return bool(ages) and min(ages) >= self._every_s
 
     def arrivals_us(self, file: Landed) -> npt.NDArray[np.int64]:
@@ -129,17 +129,11 @@ class Intake:
     def _files(self, stream: Stream) -> Iterator[SourceFile]:
         """Those that matter, as they are now."""
         named = pattern_unit(stream.path) is not None
-        for path in sorted(glob.glob(landing_glob(stream.path)), key=os.fsencode):
-            period = period_of(stream.path, path) if named else (None, None)
-            if period is None or os.path.basename(path).startswith((".", "_")):
+        for path, status in matching(landing_glob(stream.path), {}):
+            period = period_of(stream.path, str(path)) if named else (None, None)
+            if period is None or path.name.startswith((".", "_")) or not status.st_size:
                 continue
-            try:
-                status = os.stat(path)
-            except FileNotFoundError:
-                continue
-            file = SourceFile(Path(path), status.st_size, status.st_mtime_ns // 1000, *period)
-            if not file.bytes or not file.path.is_file():
-                continue
+            file = SourceFile(path, status.st_size, status.st_mtime_ns // 1000, *period)
             if period[1] is not None and period[1] <= self.since_us:
                 if (stream.name, file.name) not in self._passed:
                     self._passed.add((stream.name, file.name))
@@ -182,7 +176,7 @@ def _saved(part: Part) -> dict[str, Any]:
 
 
 def _part(folder: Path, saved: dict[str, Any]) -> Part:
-    files = tuple(SourceFile(**{**file, "path": Path(file["path"])}) for file in saved["files"])
+    files = tuple(SourceFile(**{**file, "path": place(file["path"])}) for file in saved["files"])
     return replace(Part(**{**saved, "files": files}), path=str(folder / saved["path"]))
 
 

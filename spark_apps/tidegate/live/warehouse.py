@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
 import pyarrow as pa
@@ -18,6 +17,7 @@ from tidegate.declarations.errors import UserError
 from tidegate.store.commit import Commit
 from tidegate.store.delta import LiveFile, live_file
 from tidegate.store.intervals import Interval
+from tidegate.store.places import ObjectPath, Place
 from tidegate.store.warehouse import Warehouse, read_whole
 
 FOLDER = "_live"
@@ -74,7 +74,7 @@ class LiveWarehouse(Warehouse):
         """State as of the clock, or as the run for an earlier interval left it."""
         if label != self.interval.label:
             return super().read_state(name, label)
-        found = self.committed((self.folder / self._state(name)).glob("*.parquet"))
+        found = self.committed((self.local / self._state(name)).glob("*.parquet"))
         return read_whole(found[-1]) if found else None
 
     def put_part(self, commit: Commit, table: str, from_us: int, data: pa.Table) -> None:
@@ -92,16 +92,16 @@ class LiveWarehouse(Warehouse):
     def _state(self, name: str) -> str:
         return f"{FOLDER}/_state/{name}/interval={self.interval.label}"
 
-    def _visible(self, folder: str) -> list[Path]:
-        return sorted(self.committed((self.folder / folder).glob("*.parquet")))
+    def _visible(self, folder: str) -> list[Place]:
+        return sorted(self.committed((self.local / folder).glob("*.parquet")))
 
     def forget_others(self) -> None:
         """Remove what is kept of intervals that are over, and all positions but the newest."""
-        for folder in (self.folder / FOLDER).glob("**/interval=*"):
+        for folder in (self.local / FOLDER).glob("**/interval=*"):
             if folder.name != f"interval={self.interval.label}":
                 shutil.rmtree(folder, ignore_errors=True)
         newest = _position_file(self)
-        for file in (self.folder / FOLDER).glob("position-*.json"):
+        for file in (self.local / FOLDER).glob("position-*.json"):
             if file != newest:
                 file.unlink(missing_ok=True)
 
@@ -118,8 +118,8 @@ def put_position(commit: Commit, position: Position) -> None:
     (commit.other_folder(FOLDER) / f"position-{commit.id}.json").write_text(json.dumps(asdict(position)))
 
 
-def _position_file(warehouse: Warehouse) -> Path | None:
-    found = warehouse.committed((warehouse.folder / FOLDER).glob("position-*.json"))
+def _position_file(warehouse: Warehouse) -> Place | None:
+    found = warehouse.committed((warehouse.local / FOLDER).glob("position-*.json"))
     return found[-1] if found else None
 
 
@@ -129,7 +129,12 @@ def only_live_run(warehouse: Warehouse) -> Iterator[None]:
 
     For a clear message at once: of two that run all the same, the commits of one are refused.
     """
-    note, own = warehouse.folder / _RUNNING, psutil.Process()
+    if isinstance(warehouse.folder, ObjectPath):
+        raise UserError(
+            f"a live run keeps what has landed on a local disk, and {warehouse.root} is an object store: give a local "
+            "folder with --warehouse, or run the intervals as they end, without --live"
+        )
+    note, own = warehouse.local / _RUNNING, psutil.Process()
     mine = {"process": own.pid, "since": own.create_time()}
     with_it = json.loads(note.read_text()) if note.exists() else None
     if with_it is not None and with_it != mine and _alive(with_it):
@@ -153,7 +158,7 @@ def _alive(note: dict[str, float]) -> bool:
 
 def begin_anew(warehouse: Warehouse) -> None:
     """Remove all that a live run has kept; the tables stay."""
-    folder = warehouse.folder / FOLDER
+    folder = warehouse.local / FOLDER
     if folder.exists():
         # In one step, so that a kill leaves nothing that looks whole.
         aside = folder.with_name(f"{FOLDER}.old")

@@ -15,7 +15,7 @@ from tidegate.operators.schedule import Int64s, Schedule
 from tidegate.queries.failures import count_failures
 from tidegate.queries.plans import Emissions, PlanHistory
 from tidegate.queries.slacks import SlackHistory, require_calibrated
-from tidegate.queries.slices import Answers, Staged, cuts, question, run_here_or_on_spark, write
+from tidegate.queries.slices import Answers, Staged, cuts, question, write
 from tidegate.store.intervals import Interval, labels_holding
 
 
@@ -116,7 +116,7 @@ def write_answers(context: RunContext, stage: StageRun, asked: Sequence[Query], 
             rows += sum(files.rows() for files in part.asked.files.values())
             parts.append(part)
             owners.append(query.id)
-    done = run_here_or_on_spark(context, write, parts, rows)
+    done = context.run_slices(write, parts, rows)
     failed = count_failures(context, asked, intervals)
     for query in asked:
         own = [written for written, owner in zip(done, owners, strict=True) if owner == query.id]

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from tidegate.declarations.models import Query, to_us
 from tidegate.declarations.tables import TIMESTAMP
@@ -21,7 +20,7 @@ from tidegate.engine.context import RunContext
 from tidegate.operators.expressions import Failed, can_fail, columns_of
 from tidegate.queries.questions import computations
 from tidegate.queries.scan import BATCH_ROWS, EventFiles
-from tidegate.queries.slices import run_here_or_on_spark
+from tidegate.store import parquet
 from tidegate.store.intervals import Interval
 
 
@@ -52,7 +51,7 @@ def count_failures(
                 files = EventFiles(warehouse.files(table, [interval.label]), warehouse.schema(table))
                 parts.append(Arrived(query, window.alias, interval, files))
     counts: dict[tuple[str, Interval], int] = defaultdict(int)
-    found = run_here_or_on_spark(context, failed_tuples, parts, sum(part.files.rows() for part in parts))
+    found = context.run_slices(failed_tuples, parts, sum(part.files.rows() for part in parts))
     for part, count in zip(parts, found, strict=True):
         counts[part.query.id, part.interval] += count
     return counts
@@ -85,7 +84,7 @@ def _batches(arrived: Arrived, columns: list[str]) -> Iterator[pa.RecordBatch]:
         bounds.append(pc.field("event_time") >= _instant(to_us(query.active_from) - range_us))
     if query.active_to is not None:
         bounds.append(pc.field("event_time") < _instant(to_us(query.active_to)))
-    source = ds.dataset(list(arrived.files.paths), schema=arrived.files.schema, format="parquet")
+    source = parquet.dataset(arrived.files.paths, arrived.files.schema)
     within = bounds[0] & bounds[-1] if bounds else None
     return iter(source.scanner(columns, filter=within, batch_size=BATCH_ROWS, use_threads=False).to_batches())
 

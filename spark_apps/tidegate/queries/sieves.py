@@ -18,6 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidegate.operators import top_k
+from tidegate.store import parquet
+from tidegate.store.places import place
 
 WORTH_ROWS = 1 << 16
 """Files of fewer rows are read again."""
@@ -46,12 +48,13 @@ class Sieve:
 
     def kept(self, path: str) -> Path:
         """Where what is kept of a file lies, or will."""
-        file, about = Path(path), os.stat(path)
+        file = place(path)
+        about = file.stat()
         return self.folder / f"{file.parent.name}.{about.st_mtime_ns:x}-{about.st_size:x}.{file.name}"
 
     def worth(self, path: str) -> bool:
         """Whether a file has so many rows that it is sifted, or has been."""
-        return self.kept(path).exists() or pq.read_metadata(path).num_rows >= WORTH_ROWS
+        return self.kept(path).exists() or parquet.footer(path).num_rows >= WORTH_ROWS
 
     def tuples(self, path: str, batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """What is needed of a file: as it was kept, else sifted from all its tuples, and kept if it is little."""
@@ -90,6 +93,6 @@ class Sieve:
 
     def _forget_others(self, path: str) -> None:
         # An interval that was read anew has other files now.
-        here = {self.kept(str(file)) for file in Path(path).parent.glob("*.parquet")}
-        for other in set(self.folder.glob(f"{Path(path).parent.name}.*")) - here:
+        here = {self.kept(str(file)) for file in place(path).parent.glob("*.parquet")}
+        for other in set(self.folder.glob(f"{place(path).parent.name}.*")) - here:
             other.unlink(missing_ok=True)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,20 +14,17 @@ import pyarrow.parquet as pq
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Query
 from tidegate.engine import Slice
-from tidegate.engine import run as run_slices
 from tidegate.engine.context import RunContext
 from tidegate.operators.schedule import Schedule
 from tidegate.queries.questions import Answering, Question
 from tidegate.queries.scan import EventFiles
+from tidegate.store import parquet
 from tidegate.store.commit import Commit
 from tidegate.store.intervals import Interval
-
-Result = TypeVar("Result")
+from tidegate.store.places import move, place
 
 ROWS_OF_A_SLICE = 1_000_000
 """About a second's work: next to it, starting a task costs little."""
-ROWS_HERE = 2_000_000
-"""Up to so many tuples to be read, a stage's slices run in this process: a Spark session would take longer to start."""
 _ROWS_AT_ONCE = 1 << 16
 KEPT = "_sifted"
 """Folder of the warehouse in which top-k queries keep what they need of large files."""
@@ -44,7 +39,7 @@ def question(context: RunContext, query: Query, schedule: Schedule, coverage: np
         stream = pipeline.stream(window.stream)
         lower_us = min(int(schedule.lower_us[w.alias].min()) for w in query.windows if w.stream == stream.name)
         labels = warehouse.labels(f"events_{stream.name}")
-        kept_in = str(warehouse.folder / KEPT)
+        kept_in = str(warehouse.local / KEPT)
         files[stream.name] = EventFiles.between(warehouse, stream, labels, lower_us, newest_us, kept_in)
     covered = np.ones(len(schedule)) if coverage is None else coverage
     return Question(query, schedule, covered, files, pipeline.tick_s * 1_000_000)
@@ -69,14 +64,6 @@ def cuts(asked: Question, count: int, most: int, passes: int = 1) -> list[tuple[
     number = max(1, min(most, count, rows // ROWS_OF_A_SLICE, span_us // max(reach_us, 1)))
     bounds = [count * part // number for part in range(number + 1)]
     return list(zip(bounds[:-1], bounds[1:], strict=True))
-
-
-def run_here_or_on_spark(
-    context: RunContext, work: Callable[[Slice], Result], parts: Sequence[Any], rows: int
-) -> list[Result]:
-    """What ``work`` gives for each part: by this process if few rows are read, else by one Spark job, a task a part."""
-    slices = [Slice(number, part) for number, part in enumerate(parts)]
-    return run_slices(slices, work, None if rows <= ROWS_HERE else lambda: context.spark)
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +154,7 @@ class PartFile:
     """A file that is there, under its name, once it is whole; none if it has no rows."""
 
     def __init__(self, file: str):
-        self.file, self.partial = Path(file), Path(f"{file}.partial")
+        self.file, self.partial = place(file), place(f"{file}.partial")
         self.waiting: list[pa.Table] = []
         self.writer: pq.ParquetWriter | None = None
         self.rows = self.written = 0
@@ -181,7 +168,7 @@ class PartFile:
 
     def _write(self) -> None:
         table = pa.concat_tables(self.waiting)
-        self.writer = self.writer or pq.ParquetWriter(self.partial, table.schema)
+        self.writer = self.writer or parquet.writer(self.partial, table.schema)
         self.writer.write_table(table)
         self.waiting, self.written = [], self.rows
 
@@ -191,7 +178,7 @@ class PartFile:
             self._write()
         if self.writer is not None:
             self.writer.close()
-            self.partial.rename(self.file)
+            move(self.partial, self.file)
         return self.rows
 
 
@@ -204,8 +191,11 @@ class Staged:
 
     def files(self, number: int, labels: Iterable[str]) -> dict[str, str]:
         """Where the slice of that number writes the rows of each interval: in the order of slices."""
-        name = f"part-{number:05d}-{self.commit.id}.parquet"
-        return {label: str(self.folders[label] / name) for label in sorted(set(labels))}
+        return {label: self.file(label, f"part-{number:05d}") for label in sorted(set(labels))}
+
+    def file(self, label: str, name: str) -> str:
+        """Where a slice writes rows of an interval, under a name of its own."""
+        return f"{self.folders[label]}/{name}-{self.commit.id}.parquet"
 
     def settle(self, counted: Sequence[Mapping[str, int]]) -> dict[Interval, int]:
         """Rows an interval, once what is there is what the slices have counted; intervals without rows get a file.
@@ -216,7 +206,7 @@ class Staged:
         rows = {}
         for interval in self.intervals:
             folder, files = self.folders[interval.label], self.commit.written(self.table, interval.label)
-            there = sum(pq.read_metadata(file).num_rows for file in files)
+            there = sum(parquet.footer(file).num_rows for file in files)
             rows[interval] = sum(counts.get(interval.label, 0) for counts in counted)
             if there != rows[interval]:
                 raise UserError(
@@ -225,5 +215,5 @@ class Staged:
                 )
             if not files:
                 empty = self.commit.warehouse.schema(self.table).empty_table()
-                pq.write_table(empty, self.files(0, [interval.label])[interval.label])
+                parquet.write(empty, self.files(0, [interval.label])[interval.label])
         return rows

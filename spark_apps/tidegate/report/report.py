@@ -31,10 +31,13 @@ from tidegate.report.sections import (
     windows_section,
 )
 from tidegate.report.tables import Tables
+from tidegate.store.places import Place
 from tidegate.store.warehouse import Warehouse
 
 
-def run(pipeline: Pipeline, warehouse: Path, output: Path | None = None, as_of: str | datetime | None = None) -> Path:
+def run(
+    pipeline: Pipeline, warehouse: str | Place, output: Path | None = None, as_of: str | datetime | None = None
+) -> Path:
     """Write the page and return its path (default ``<warehouse>/<pipeline>/_docs/report.html``).
 
     ``as_of``: of what had been committed by that instant, or with that run.
@@ -42,7 +45,7 @@ def run(pipeline: Pipeline, warehouse: Path, output: Path | None = None, as_of: 
     store = Warehouse(warehouse, pipeline, as_of)
     if not store.folder.is_dir():
         raise UserError(f"there is nothing to report: {store.folder} does not exist; has the pipeline run yet?")
-    target = output if output is not None else store.folder / "_docs" / "report.html"
+    target = output if output is not None else store.local / "_docs" / "report.html"
     if target.is_dir():
         raise UserError(f"{target} is a folder; expected a file to write the report to")
     text = render(pipeline, Tables(store))

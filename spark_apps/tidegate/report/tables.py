@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tidegate.declarations.errors import UserError
+from tidegate.store import parquet
 from tidegate.store.intervals import interval_labelled
 from tidegate.store.warehouse import Warehouse
 
@@ -84,7 +84,7 @@ class Tables:
         wanted = self.warehouse.schema(table)
         for file in self.warehouse.files(table, [label]):
             try:
-                found = pq.read_schema(file)
+                found = parquet.footer(file).schema.to_arrow_schema()
             except _UNREADABLE:
                 return "has a file that is not Parquet"
             absent = [c for c in columns if c not in found.names]

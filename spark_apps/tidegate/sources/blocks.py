@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidegate.sources.files import PACKED, Piece, SourceFile
+from tidegate.store.places import octets, refuse_outage, unmapped
 
 BLOCK_BYTES = 4 << 20
 _LONGEST_LINE_BYTES = 256 << 20
@@ -83,6 +84,7 @@ def read_lines(piece: Piece, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[i
         with opened(piece.file) as file:
             yield from _whole_lines(file, piece, block_bytes)
     except (EOFError, zlib.error, OSError, pa.ArrowException) as error:
+        refuse_outage(piece.file.path, error)
         raise BrokenFileError(_said(error)) from None
 
 
@@ -96,7 +98,7 @@ def opened(file: SourceFile) -> BinaryIO:
     suffix = file.path.suffix.lower()
     if suffix in _UNREADABLE:
         raise BrokenFileError(f"files packed as {suffix} are not read: gzip (.gz) and zstd (.zst) are")
-    found = open(file.path, "rb")  # noqa: SIM115 (the caller closes it)
+    found = octets(file.path)
     if suffix not in PACKED:
         head = found.peek(8)
         for magic, kind in _MAGIC.items():
@@ -107,7 +109,7 @@ def opened(file: SourceFile) -> BinaryIO:
     if PACKED[suffix] == "gzip":
         return cast(BinaryIO, gzip.open(found))
     found.close()
-    return cast(BinaryIO, pa.CompressedInputStream(pa.OSFile(str(file.path)), "zstd"))
+    return cast(BinaryIO, pa.CompressedInputStream(unmapped(file.path), "zstd"))
 
 
 def _whole_lines(file: BinaryIO, piece: Piece, block_bytes: int) -> Iterator[tuple[int, bytes]]:

@@ -6,14 +6,16 @@ import glob
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tidegate.declarations.models import EPOCH, Stream, from_us, to_us
+from tidegate.store import parquet
+from tidegate.store.places import ObjectPath, Place, Status, place
 
 # Finest first: the unit of a pattern is that of its finest directive.
 _UNITS = (
@@ -26,32 +28,36 @@ _UNITS = (
 SLICE_BYTES = 64 << 20
 """What one task reads, of plain text; compressed files count for what they hold."""
 _EXPANSION = 5
+Folders = dict[ObjectPath, list[Any]]
+"""Of an object store's folders, what was in them."""
 PACKED = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 
 
 @dataclass(frozen=True)
 class SourceFile:
     """One file as it was when listed. Its tuples arrived in [``period_start_us``, ``period_end_us``), or, where the
-    pattern names no time, at any time (both None)."""
+    pattern names no time, at any time (both None). ``version``: what an object store calls the content."""
 
-    path: Path
+    path: Place
     bytes: int
     modified_us: int
     period_start_us: int | None
     period_end_us: int | None
+    version: str = ""
 
     def changed(self) -> bool:
         """Whether the file is another now than when it was listed."""
         try:
             status = self.path.stat()
+            other = bool(self.version) and pinned(self).version != self.version
         except OSError:
             return True
-        return (status.st_size, status.st_mtime_ns // 1000) != (self.bytes, self.modified_us)
+        return other or (status.st_size, status.st_mtime_ns // 1000) != (self.bytes, self.modified_us)
 
     @property
     def name(self) -> str:
         """The path as tables and messages show it: octets that are no UTF-8 are escaped."""
-        return os.fsencode(self.path).decode(errors="backslashreplace")
+        return os.fsencode(str(self.path)).decode(errors="backslashreplace")
 
 
 @dataclass(frozen=True)
@@ -104,27 +110,42 @@ def expected_files(stream: Stream, start: datetime, end: datetime) -> Iterator[E
     unit = pattern_unit(stream.path)
     if unit is None:
         pattern = stream.path.replace("%%", "%")
-        yield Expected(pattern, None, tuple(_listed(pattern, None, None)))
+        yield Expected(pattern, None, tuple(_listed(pattern, None, None, {})))
         return
+    known: Folders = {}
     instant = start - (start - EPOCH) % unit
     while instant < end:
         pattern = instant.strftime(stream.path)
         first, last = to_us(instant), to_us(instant + unit)
-        yield Expected(pattern, first, tuple(_listed(pattern, first, last)))
+        yield Expected(pattern, first, tuple(_listed(pattern, first, last, known)))
         instant += unit
 
 
-def _listed(pattern: str, start_us: int | None, end_us: int | None) -> Iterator[SourceFile]:
+def _listed(pattern: str, start_us: int | None, end_us: int | None, known: Folders) -> Iterator[SourceFile]:
+    for path, status in matching(pattern, known):
+        if not path.name.startswith((".", "_")):
+            yield pinned(SourceFile(path, status.st_size, status.st_mtime_ns // 1000, start_us, end_us))
+
+
+def pinned(file: SourceFile) -> SourceFile:
+    """The file with its content's version, by which a change in the same second is noticed. Cost: a request."""
+    return replace(file, version=file.path.version()) if isinstance(file.path, ObjectPath) else file
+
+
+def matching(pattern: str, known: Folders) -> Iterator[tuple[Place, os.stat_result | Status]]:
+    """The files that match a pattern, by name. ``known``: listings of an object store's folders, added to."""
+    at = place(pattern)
+    if isinstance(at, ObjectPath):
+        yield from ObjectPath(at.root).listed(at.key, known)
+        return
     for name in sorted(glob.glob(pattern), key=os.fsencode):
         path = Path(name)
-        if path.name.startswith((".", "_")):
-            continue
         try:
             status = path.stat()
         except FileNotFoundError:
             continue  # gone, or a link to nowhere
         if path.is_file():
-            yield SourceFile(path, status.st_size, status.st_mtime_ns // 1000, start_us, end_us)
+            yield path, status
 
 
 def modified_at(file: SourceFile) -> datetime:
@@ -149,7 +170,7 @@ def cut(stream: Stream, file: SourceFile, slice_bytes: int = SLICE_BYTES) -> lis
     if whole.cost <= slice_bytes:
         return [whole]
     try:
-        footer = pq.read_metadata(file.path)
+        footer = parquet.footer(file.path)
         sizes = [footer.row_group(i).total_byte_size for i in range(footer.num_row_groups)]
     except (pa.ArrowException, OSError, ValueError):
         return [whole]

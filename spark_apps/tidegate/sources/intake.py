@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +19,7 @@ from tidegate.sources.counts import RawCount
 from tidegate.sources.files import Piece, SourceFile
 from tidegate.sources.parse import csv_header
 from tidegate.sources.records import Judged, Refused, judge_lines, judge_rows
+from tidegate.store.places import mapped, output, place
 
 FILE, HASH = "_file", "_hash"
 _PART_ROWS = 1 << 20
@@ -63,7 +62,7 @@ class Part:
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Some columns; the file stays mapped, nothing is copied."""
-        with pa.memory_map(self.path) as file:
+        with mapped(place(self.path)) as file:
             table = pa.ipc.open_file(file).read_all()
         return table if columns is None else table.select(list(columns))
 
@@ -243,7 +242,7 @@ class _Writer:
     def forget(self) -> None:
         """Drop everything of the piece."""
         for _, part in self._open.parts:
-            os.unlink(part.path)
+            place(part.path).unlink()
         self._open = _Gathered()
 
     def close(self) -> None:
@@ -291,8 +290,8 @@ class _Writer:
         gathered.rows = 0
 
     def _part(self, stream: str, table: pa.Table) -> Part:
-        path = str(Path(self.intake.folder) / f"{uuid.uuid4().hex}.arrow")
-        with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, table.schema) as out:
+        path = f"{self.intake.folder}/{uuid.uuid4().hex}.arrow"
+        with output(place(path)) as file, pa.ipc.new_file(file, table.schema) as out:
             out.write_table(table)
         span = (0, 0)
         if "arrival_time" in table.column_names:

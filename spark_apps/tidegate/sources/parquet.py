@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tidegate.declarations.models import Stream
 from tidegate.sources.blocks import BrokenFileError
 from tidegate.sources.files import Piece, SourceFile
 from tidegate.sources.values import END_US, LEAST_US, Day, Given, Moment, Nothing, moment_text
+from tidegate.store import parquet as stored
+from tidegate.store.places import refuse_outage
 
 BATCH_ROWS = 1 << 16
 _PER_US = {"s": (1_000_000, 1), "ms": (1000, 1), "us": (1, 1), "ns": (1, 1000)}
@@ -27,7 +28,7 @@ def batches(piece: Piece) -> Iterator[tuple[int, pa.Table]]:
         BrokenFileError: it is no Parquet file, is damaged, or names a column twice.
     """
     try:
-        with pq.ParquetFile(piece.file.path) as file:
+        with stored.opened(piece.file.path) as file:
             names = file.schema_arrow.names
             if len(set(names)) != len(names):
                 twice = next(name for name in names if names.count(name) > 1)
@@ -41,6 +42,7 @@ def batches(piece: Piece) -> Iterator[tuple[int, pa.Table]]:
             if row != said:
                 raise BrokenFileError(f"its footer says {said} rows, {row} can be read")
     except _FAULTS as error:
+        refuse_outage(piece.file.path, error)
         said = str(error).splitlines()
         raise BrokenFileError(said[0] if said else type(error).__name__) from None
 
@@ -53,10 +55,11 @@ def readable(batch: pa.RecordBatch) -> pa.Table:
 def footer_rows(piece: Piece) -> int:
     """How many rows the file's footer says that the piece has."""
     try:
-        footer = pq.read_metadata(piece.file.path)
+        footer = stored.footer(piece.file.path)
         groups = range(piece.start, footer.num_row_groups if piece.end is None else piece.end)
         return sum(footer.row_group(i).num_rows for i in groups)
     except _FAULTS as error:
+        refuse_outage(piece.file.path, error)
         raise BrokenFileError(str(error).splitlines()[0]) from None
 
 

@@ -14,8 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from tidegate.declarations.models import Stream
 from tidegate.declarations.tables import TIMESTAMP, common_schema, event_schema
@@ -27,6 +25,7 @@ from tidegate.sources import parquet
 from tidegate.sources.blocks import lines_at
 from tidegate.sources.files import SourceFile
 from tidegate.sources.intake import FILE, HASH, Part
+from tidegate.store import parquet as stored
 
 ROW_GROUP_ROWS = 1 << 17
 Rows = Mapping[str, npt.NDArray[np.int64]]
@@ -46,8 +45,8 @@ class Remembered:
     def read(self) -> duplicates.Hashes:
         """The hashes of the ids."""
         if self.hashes:
-            return np.concatenate([pq.ParquetFile(f).read(columns=[HASH]).column(0).to_numpy() for f in self.hashes])
-        ids = [pq.ParquetFile(f).read(columns=["event_id"]).column(0).combine_chunks() for f in self.tuples]
+            return np.concatenate([stored.opened(f).read(columns=[HASH]).column(0).to_numpy() for f in self.hashes])
+        ids = [stored.opened(f).read(columns=["event_id"]).column(0).combine_chunks() for f in self.tuples]
         return np.concatenate([np.empty(0, np.uint64), *map(duplicates.hashes, ids)])
 
 
@@ -126,7 +125,7 @@ def _last_accepted(again: Again, ids: Sequence[str], met: duplicates.Hashes) -> 
     known = known.filter(pa.array(np.isin(duplicates.hashes(known), met)))
     for one in sorted(again.past, key=lambda past: past.start_us):
         if one.tuples:
-            source = ds.dataset(list(one.tuples), schema=pa.schema([("event_id", pa.string())]), format="parquet")
+            source = stored.dataset(one.tuples, pa.schema([("event_id", pa.string())]))
             found = source.to_table(filter=pc.field("event_id").isin(known), use_threads=False)
             last |= dict.fromkeys(found.column("event_id").to_pylist(), one.start_us)
     return last
@@ -194,8 +193,8 @@ def _write_sorted(item: Sorted) -> Written:
     table = in_table_order(item)
     rows = table.drop_columns(HASH)
     codes = [f.name for f in rows.schema if pa.types.is_string(f.type) and f.name != "event_id"]
-    pq.write_table(rows, item.tuples, row_group_size=ROW_GROUP_ROWS, use_dictionary=codes)
-    pq.write_table(table.select([HASH]), item.hashes, use_dictionary=False, compression="none")
+    stored.write(rows, item.tuples, row_group_size=ROW_GROUP_ROWS, use_dictionary=codes)
+    stored.write(table.select([HASH]), item.hashes, use_dictionary=False, compression="none")
     late = instants_us(rows.column("arrival_time")) > instants_us(rows.column("event_time"))
     return Written(rows.num_rows, int(late.sum()), counted(rows, item.held, item.tick_us))
 
@@ -303,7 +302,7 @@ def write_refusals(one: Slice) -> tuple[Counter[int], Counter[tuple[str, int]]]:
         if own.num_rows:
             keys = [(n, "ascending", "at_start") for n in ("arrival_time", "reason", "record", "column")]
             order = pc.sort_indices(own, keys)
-            pq.write_table(own.take(order), path)
+            stored.write(own.take(order), path)
             counts[number] = own.num_rows
     return counts, by_file
 

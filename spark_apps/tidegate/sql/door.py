@@ -62,7 +62,7 @@ def serve(
     with _listening(host, port) as listener:
         file = password_file or default_password_file(warehouse.pipeline.name)
         password = scram.password(file)
-        if not confine([warehouse.folder, _PROCESSES, _GROUPS]):
+        if not confine([warehouse.local, _PROCESSES, _GROUPS]):
             say("sql: this kernel has no Landlock: run this as a user who may read the warehouse and write nothing")
         if not manifest_path(warehouse).is_file():
             say("sql: there are no marts yet: run the stage publish; they appear here without a restart")
@@ -155,7 +155,7 @@ class _Server:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         limit(self._limits.process_bytes)
         # DuckDB does not start where it cannot read how much memory its group of processes has.
-        confine([self._warehouse.folder, _PROCESSES / "self" / "cgroup", _GROUPS], siblings=True)
+        confine([self._warehouse.local, _PROCESSES / "self" / "cgroup", _GROUPS], siblings=True)
         encrypted = self._negotiated(connection)
         if encrypted is None:
             return

@@ -69,7 +69,7 @@ _DUCKDB = {
 
 def manifest_path(warehouse: Warehouse) -> Path:
     """Where dbt left what it knows of the models when the stage publish ran last."""
-    return warehouse.folder / "_dbt" / "target" / "manifest.json"
+    return warehouse.local / "_dbt" / "target" / "manifest.json"
 
 
 def relations(warehouse: Warehouse, published: bool = True) -> list[Relation]:

@@ -48,7 +48,7 @@ class QualityError(UserError):
 def run(context: RunContext, intervals: Sequence[Interval], policy: Policy = DEFAULT) -> None:
     """Judge every interval; QualityError, after all is written, if any critical expectation failed."""
     require_stage(STAGE)
-    site = Site(context.warehouse.folder / "_docs" / "quality", context.pipeline)
+    site = Site(context.warehouse.local / "_docs" / "quality", context.pipeline)
     schema = context.warehouse.schema("quality_results")
     by_label = {interval.label: interval for interval in intervals}
     judged: dict[str, list[dict[str, Any]]] = {}

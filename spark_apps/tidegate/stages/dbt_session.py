@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from tidegate.engine.jvm_scratch import jvm_scratch
 from tidegate.store.delta import DeltaLog
+from tidegate.store.places import Place, fetch, place
 
 if TYPE_CHECKING:
     from dbt.cli.main import dbtRunnerResult
@@ -125,23 +126,23 @@ def attach_sources(spark: SparkSession, tables: Sequence[SourceTable], links: Pa
 
 
 def _link(table: SourceTable, folder: Path) -> list[str]:
-    """Link the table's files into a folder of partitions; their labels."""
+    """Link the table's files into a folder of partitions, or fetch them: Spark cannot read s3://; their labels."""
     folder.mkdir(parents=True)
     for file in table.files:
         target = folder / file
         target.parent.mkdir(exist_ok=True)
-        os.link(Path(table.path) / file, target)
+        fetch(place(table.path) / file, target)
     return sorted({Path(file).parent.name.removeprefix("interval=") for file in table.files})
 
 
 def _whole(table: SourceTable) -> SourceTable:
     """The table with all that it holds now."""
-    log = DeltaLog(Path(table.path), pa.schema([]))
+    log = DeltaLog(place(table.path), pa.schema([]))
     log.refresh()
     return replace(table, files=[file.path for file in log.live()])
 
 
-def attach_marts(spark: SparkSession, folder: Path, links: Path) -> None:
+def attach_marts(spark: SparkSession, folder: Place, links: Path) -> None:
     """Make the published marts known under the names that ``ref`` gives them; ``links`` as for the sources."""
     shutil.rmtree(links, ignore_errors=True)
     spark.sql("create schema if not exists tidegate")
@@ -228,7 +229,7 @@ def main(arguments: Sequence[str]) -> int:
     every = arguments[1] == "source"
     tables = [_whole(table) for table in session.tables] if every else session.tables
     attach_sources(spark, tables, home / "sources")
-    attach_marts(spark, Path(session.marts), home / "marts")
+    attach_marts(spark, place(session.marts), home / "marts")
     return 0 if dbtRunner().invoke([*arguments[1:], *_flags(session, quiet=False)]).success else 1
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tidegate.declarations.models import Pipeline, Stream, from_us
 from tidegate.sources.settle import Remembered
 from tidegate.store.intervals import interval_at, interval_holding
@@ -36,6 +34,10 @@ def remembered(warehouse: Warehouse, stream: Stream, start_us: int) -> tuple[Rem
         if not tuples:
             continue
         own = tuple(map(str, warehouse.state_files(state_of(stream), label)))
-        same = [Path(file).name for file in own] == [Path(file).name for file in tuples]
+        same = [_name(file) for file in own] == [_name(file) for file in tuples]
         past.append(Remembered(begin_us, tuples, own if same else ()))
     return tuple(past)
+
+
+def _name(file: str) -> str:
+    return file.rpartition("/")[2]

@@ -6,14 +6,13 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import pyarrow.parquet as pq
-
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, Stream
 from tidegate.engine.context import StageRun
 from tidegate.sources.files import PACKED, SourceFile
 from tidegate.sources.intake import Report
 from tidegate.sources.settle import Span
+from tidegate.store import parquet
 from tidegate.store.intervals import Interval
 
 
@@ -127,7 +126,7 @@ def reconcile(
         judged = sum(found.good[s.name][number] for s in pipeline.streams) + files
         judged += sum(rows for (_, own), rows in by_file.items() if own == number)
         written = sum(
-            pq.read_metadata(file).num_rows for table in tables for file in stage.commit.written(table, interval.label)
+            parquet.footer(file).num_rows for table in tables for file in stage.commit.written(table, interval.label)
         )
         if written != judged:
             raise RecordsLostError(

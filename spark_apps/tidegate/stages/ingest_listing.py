@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from tidegate.declarations.errors import UserError
@@ -14,6 +13,7 @@ from tidegate.engine.context import RunContext
 from tidegate.sources.files import Expected, Piece, SourceFile, cut, expected_files, modified_at, pattern_unit
 from tidegate.stages.ingest_account import Found
 from tidegate.store.intervals import Interval
+from tidegate.store.places import place
 
 _GROWTH_LOOKBACK_INTERVALS = 24
 
@@ -85,7 +85,7 @@ def changed_since(context: RunContext, first: Interval) -> list[dict[str, Any]]:
         if row["status"] not in ("ok", "empty"):
             continue
         modified_us = int(row["modified"].timestamp() * 1_000_000 + 0.5)
-        file = SourceFile(Path(row["path"]), row["bytes"], modified_us, None, None)
+        file = SourceFile(place(row["path"]), row["bytes"], modified_us, None, None)
         if file.path.exists() and file.changed():
             status = file.path.stat()
             context.progress(

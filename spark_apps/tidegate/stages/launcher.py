@@ -61,7 +61,12 @@ def share(text: str) -> float:
 def add_range_arguments(parser: argparse.ArgumentParser, end_needed: bool = True) -> None:
     """The arguments that every stage takes."""
     parser.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR", help="folder with pipeline.yml and queries/")
-    parser.add_argument("--warehouse", type=Path, required=True, metavar="DIR", help="folder that holds the tables")
+    parser.add_argument(
+        "--warehouse",
+        required=True,
+        metavar="DIR",
+        help="folder that holds the tables, or a URI such as s3://bucket/folder",
+    )
     parser.add_argument(
         "--from", dest="start", type=instant, required=True, metavar="T", help="start of the first interval (UTC)"
     )

@@ -24,7 +24,6 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.tables import TIMESTAMP
@@ -34,6 +33,7 @@ from tidegate.stages.dbt_project import render_project, spark_type
 from tidegate.stages.dbt_session import Session, SourceTable
 from tidegate.stages.extras import require_stage
 from tidegate.stages.launcher import launch
+from tidegate.store import parquet
 from tidegate.store.commit import Commit
 from tidegate.store.intervals import Interval
 from tidegate.store.warehouse import MARTS, Warehouse
@@ -59,7 +59,7 @@ def run(context: RunContext, intervals: Sequence[Interval]) -> None:
     """
     require_stage(STAGE)
     warehouse = context.warehouse
-    home = warehouse.folder / "_dbt"
+    home = warehouse.local / "_dbt"
     with _turn(context, home) as lock, context.stage(STAGE, intervals) as stage:
         fingerprint = render_project(warehouse, home / "project")
         if _last_fingerprint(home) not in ("", fingerprint):
@@ -78,8 +78,8 @@ def run(context: RunContext, intervals: Sequence[Interval]) -> None:
 
 def prepare_session(warehouse: Warehouse, labels: Sequence[str], fingerprint: str) -> Session:
     """Describe the dbt process of a run, in ``_dbt/session.json``; empties the folder in which marts are built."""
-    home = warehouse.folder / "_dbt"
-    page = warehouse.folder / "_docs" / "dbt" / "index.html"
+    home = warehouse.local / "_dbt"
+    page = warehouse.local / "_docs" / "dbt" / "index.html"
     documented = page.is_file() and _last_fingerprint(home) == fingerprint
     shutil.rmtree(home / "slice", ignore_errors=True)
     shutil.rmtree(home / "scratch", ignore_errors=True)
@@ -113,7 +113,7 @@ def publish_mart(commit: Commit, mart: str, built: Path, intervals: Sequence[Int
     for interval in intervals:
         part = data.filter(pc.equal(data["interval"], interval.label)).drop_columns(["interval"])
         folder = commit.stage_folder(table, interval.label)
-        pq.write_table(part, folder / f"part-00000-{commit.id}.parquet")
+        parquet.write(part, folder / f"part-00000-{commit.id}.parquet")
         rows[interval] = part.num_rows
     return rows
 

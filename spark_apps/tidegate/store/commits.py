@@ -11,16 +11,16 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import from_us, to_us
 from tidegate.declarations.tables import TIMESTAMP
+from tidegate.store import parquet
 from tidegate.store.delta import DeltaLog, LiveFile, live_file
 from tidegate.store.durable import flush
+from tidegate.store.places import Place
 
 TABLE = "_commits"
 SCHEMA = pa.schema(
@@ -49,7 +49,7 @@ class Committed:
 class Commits:
     """The commits of one pipeline, in ``folder``. Call ``refresh`` before asking."""
 
-    folder: Path
+    folder: Place
     _log: DeltaLog = field(init=False, repr=False)
     _known: dict[str, tuple[Committed, ...]] = field(default_factory=dict, init=False, repr=False)
     _version: int = field(default=-1, init=False, repr=False)
@@ -115,16 +115,18 @@ class Commits:
                 "versions": [list(versions.items())] * len(labels),
                 "committed_at": [from_us(at_us)] * len(labels),
             }
-            pq.write_table(pa.table(rows, schema=SCHEMA), path)
+            parquet.write(pa.table(rows, schema=SCHEMA), path)
             flush([path], self.folder)
             if self._log.append_alone(live_file(path, "")):
                 return
+            if path.name in {file.name for file in self._log.live(self._log.refresh())}:
+                return  # it is there: the answer to the first attempt was lost on its way
             path.unlink()
 
     def rows(self) -> pa.Table:
         """All rows, in the order of their commits."""
         self.refresh()
-        parts = [pq.ParquetFile(self._log.folder / f.name).read().cast(SCHEMA) for f in self._log.live()]
+        parts = [parquet.opened(self._log.folder / f.name).read().cast(SCHEMA) for f in self._log.live()]
         return pa.concat_tables([SCHEMA.empty_table(), *parts]).sort_by(
             [("committed_at", "ascending"), ("interval", "ascending")]
         )
@@ -135,7 +137,7 @@ class Commits:
         if len(before) < 2:
             return
         path = self._log.folder / f"{_MERGED}-{max(self._runs.values()).run}-{time.time_ns():x}.parquet"
-        pq.write_table(rows, path)
+        parquet.write(rows, path)
         flush([path], self.folder)
         names = {f.name for f in before}
         self._log.replace([live_file(path, "")], lambda file: file.name in names)
@@ -154,7 +156,7 @@ class Commits:
         for name, own in self._known.items():
             if all(one.run in begun for one in own):
                 continue
-            for row in pq.ParquetFile(self._log.folder / name).read().to_pylist():
+            for row in parquet.opened(self._log.folder / name).read().to_pylist():
                 if row["run"] in begun or row["interval"] not in labels:
                     continue
                 if row["stage"] == stage or replaced & {table for table, _ in row["versions"]}:
@@ -169,5 +171,5 @@ class Commits:
             at, stage, run = file.name.removesuffix(".parquet").split("-")
             return (Committed(int(at), stage, run),)
         names = ["run", "stage", "committed_at"]
-        rows = pq.ParquetFile(self._log.folder / file.name).read(columns=names).to_pylist()
+        rows = parquet.opened(self._log.folder / file.name).read(columns=names).to_pylist()
         return tuple({Committed(to_us(row["committed_at"]), row["stage"], row["run"]) for row in rows})

@@ -10,17 +10,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tidegate.declarations.errors import UserError
+from tidegate.store import parquet
 from tidegate.store.commits import Committed
 from tidegate.store.delta import RETENTION_HOURS, DeltaLog, LiveFile
+from tidegate.store.places import Place
 
 SHARED = frozenset({"run_metrics"})
 """Tables in whose partitions every stage has a file of its own."""
+
+_ROWS_WORTH_THREADS = 1 << 16
 
 Key = tuple[str, str]
 Partitions = Mapping[str, tuple[LiveFile, ...]]
@@ -76,15 +78,17 @@ def _grouped(table: str, files: tuple[LiveFile, ...]) -> dict[Key, list[LiveFile
     return groups
 
 
-def read_file(path: str | Path, wanted: pa.Schema, strict: bool = False) -> pa.Table:
+def read_file(path: str | Place, wanted: pa.Schema, strict: bool = False) -> pa.Table:
     """A data file's rows as ``wanted``: a column that was declared after it was written is NULL, unless ``strict``.
 
     UserError if the file cannot be read, or lacks a column that it must have.
     """
     try:
-        file = pq.ParquetFile(path)
+        file = parquet.opened(path)
         there = set(file.schema_arrow.names)
-        rows = file.read(columns=[name for name in wanted.names if name in there])
+        # Handing a small file's columns to threads costs more than reading them.
+        threads = file.metadata.num_rows > _ROWS_WORTH_THREADS
+        rows = file.read(columns=[name for name in wanted.names if name in there], use_threads=threads)
     except (OSError, pa.ArrowInvalid) as error:
         if isinstance(error, FileNotFoundError):
             raise UserError(
@@ -103,4 +107,4 @@ def read_file(path: str | Path, wanted: pa.Schema, strict: bool = False) -> pa.T
     if absent:
         given = [rows.column(f.name) if f.name in there else pa.nulls(rows.num_rows, f.type) for f in wanted]
         rows = pa.table(given, names=wanted.names)
-    return rows.cast(wanted)
+    return rows if rows.schema.equals(wanted) else rows.cast(wanted)

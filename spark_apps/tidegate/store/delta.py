@@ -10,14 +10,14 @@ import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tidegate.declarations.errors import UserError
+from tidegate.store import parquet
 from tidegate.store.durable import flush
+from tidegate.store.places import Place, storage_options
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -63,7 +63,7 @@ class DeltaLog:
     been added since; ``replace`` one file of the log (5 ms).
     """
 
-    folder: Path
+    folder: Place
     schema: pa.Schema
     partitioned: bool = True
     _table: DeltaTable | None = field(default=None, init=False, repr=False)
@@ -114,7 +114,13 @@ class DeltaLog:
         wanted = Schema.from_arrow(self._whole_schema())
         try:
             create_table_with_add_actions(
-                str(self.folder), wanted, [], mode="ignore", partition_by=self._by, configuration=_CONFIGURATION
+                str(self.folder),
+                wanted,
+                [],
+                mode="ignore",
+                partition_by=self._by,
+                configuration=_CONFIGURATION,
+                storage_options=storage_options(self.folder),
             )
         except DeltaError:
             # Another writer was first.
@@ -237,23 +243,23 @@ class ReplacedBy:
         return file.label in self._partitions or (file.label, file.writer) in self._writers
 
 
-def live_file(path: Path, label: str) -> LiveFile:
+def live_file(path: Place, label: str) -> LiveFile:
     """A file as it has been written, from its footer."""
-    return LiveFile(label, path.name, pq.read_metadata(path).num_rows, path.stat().st_size)
+    return LiveFile(label, path.name, parquet.footer(path).num_rows, path.stat().st_size)
 
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _opened(folder: Path, version: int | None = None) -> DeltaTable:
+def _opened(folder: Place, version: int | None = None) -> DeltaTable:
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
     failed: Exception | None = None
     for _ in range(_LOOKS):
         try:
-            return DeltaTable(str(folder), version=version)
+            return DeltaTable(str(folder), version=version, storage_options=storage_options(folder))
         except (DeltaError, OSError) as error:
             # A listing that is made while others write may have a version and lack the one before it.
             failed = error

@@ -6,14 +6,20 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from tidegate.store.places import ObjectPath, Place
 
-def flush(files: Iterable[Path], within: Path) -> None:
+
+def flush(files: Iterable[Place], within: Place) -> None:
     """Return once these files are on the disk, and the folders from ``within`` to them; OSError if that fails.
 
-    Cost: what is still to be written; a third of a millisecond a file or folder where nothing is.
+    An object is where it stays as soon as it has been written. Cost: what is still to be written; a third of a
+    millisecond a file or folder where nothing is.
     """
+    if isinstance(within, ObjectPath):
+        return
     paths = {within}
     for file in files:
+        assert isinstance(file, Path), "what is within a folder is a file"
         paths |= {file, *(folder for folder in file.parents if within in folder.parents)}
     for path in sorted(paths):
         handle = os.open(path, os.O_RDONLY)

@@ -30,7 +30,7 @@ _OLD_MARTS = "_dbt/marts"
 def migrate(warehouse: Warehouse, say: Callable[[str], None] = lambda _: None) -> int:
     """Make Delta tables of the tables that there are; how many. UserError if there is nothing to migrate."""
     folder = warehouse.folder
-    if not (folder / BEFORE_DELTA).is_dir():
+    if not isinstance(folder, Path) or not (folder / BEFORE_DELTA).is_dir():
         raise UserError(f"{folder} holds no tables of an older version: there is nothing to migrate")
     _carry_out_journals(folder)
     committed = [one for one in warehouse.commits.refresh().values() if one.stage == STAGE]

@@ -5,13 +5,12 @@ Nothing here changes what a reader sees, and a kill between any two steps leaves
 
 from __future__ import annotations
 
-import shutil
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 from tidegate.store.commit import STATE
 from tidegate.store.delta import RETENTION_HOURS
+from tidegate.store.places import ObjectPath, Place, remove_tree
 from tidegate.store.warehouse import Warehouse
 
 ORPHAN_HOURS = 24
@@ -78,15 +77,20 @@ def _clear_states(warehouse: Warehouse, hours: int) -> int:
 def _clear_staging(warehouse: Warehouse, hours: int) -> int:
     before, removed = time.time() - hours * 3600, 0
     for folder in (warehouse.folder / "_staging").glob("*"):
-        if _written(folder) < before:
-            shutil.rmtree(folder, ignore_errors=True)
+        if _touched(folder) < before:
+            remove_tree(folder)
             removed += 1
     return removed
 
 
-def _written(path: Path) -> float:
+def _written(path: Place) -> float:
     """When a file was written; now, if it has just gone."""
     try:
         return path.stat().st_mtime
     except FileNotFoundError:
         return time.time()
+
+
+def _touched(folder: Place) -> float:
+    """When something was last put into a folder."""
+    return folder.touched() if isinstance(folder, ObjectPath) else _written(folder)

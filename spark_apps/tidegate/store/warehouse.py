@@ -11,22 +11,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline
 from tidegate.declarations.tables import is_common, schema, tables
+from tidegate.store import parquet
 from tidegate.store.commit import STATE, Commit
 from tidegate.store.commits import Commits
 from tidegate.store.cut import Cut, read_file
 from tidegate.store.delta import DeltaLog, LiveFile, run_of
 from tidegate.store.intervals import Interval
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from tidegate.store.places import Place, local_folder, place
 
 MARTS = "marts"
 """Folder of the marts; each is a table ``marts/<mart>``."""
@@ -38,12 +35,16 @@ class Warehouse:
 
     What it reads is a cut: everything committed when it was first asked, and what it has committed itself since;
     ``refresh`` takes the newest. ``as_of``: the cut after that run, or at that instant, for readers only.
+
+    ``root`` is a path or a URI. ``folder`` holds the tables, and what runs share; ``local``, the same if it is local,
+    what only this machine needs: pages, logs, what dbt works with, copies that are made again when missing.
     """
 
-    def __init__(self, root: Path, pipeline: Pipeline, as_of: str | datetime | None = None):
-        self.root = Path(root).absolute()
+    def __init__(self, root: str | Place, pipeline: Pipeline, as_of: str | datetime | None = None):
+        self.root = place(root).absolute()
         self.pipeline = pipeline
         self.folder = self.root / pipeline.name
+        self.local = local_folder(self.folder)
         self.as_of = as_of
         self.commits = Commits(self.folder)
         self._logs = _Logs(self)
@@ -126,27 +127,17 @@ class Warehouse:
             return wanted.append(pa.field("interval", pa.string())).empty_table()
         return pa.concat_tables(parts)
 
-    def read_spark(self, spark: SparkSession, table: str, labels: Sequence[str]) -> DataFrame:
-        """The rows of the named partitions (those that are there) as a DataFrame with a column ``interval``."""
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        wanted = from_arrow_schema(self.schema(table)).add("interval", "string")
-        paths = self.files(table, labels)
-        if not paths:
-            return spark.createDataFrame([], wanted)
-        return spark.read.schema(wanted).option("basePath", str(self.folder / table)).parquet(*paths)
-
     def read_state(self, name: str, label: str) -> pa.Table | None:
         """State that a run for the interval ``label`` left for the next, or None if there is none."""
         files = self.state_files(name, label)
         return read_whole(files[0]) if files else None
 
-    def state_files(self, name: str, label: str) -> list[Path]:
+    def state_files(self, name: str, label: str) -> list[Place]:
         """The files of a state as the newest committed run for the interval left them, by name."""
         found = self.committed((self.folder / STATE / name / f"interval={label}").glob("*.parquet"))
         return sorted(file for file in found if run_of(file.name) == run_of(found[-1].name))
 
-    def committed(self, files: Iterable[Path]) -> list[Path]:
+    def committed(self, files: Iterable[Place]) -> list[Place]:
         """Those of some files beside the tables whose runs the cut holds, in the order of the commits."""
         runs = self.cut.runs
         return sorted((f for f in files if run_of(f.name) in runs), key=lambda file: runs[run_of(file.name)])
@@ -182,7 +173,7 @@ class Warehouse:
         self.refresh()
 
     def _require_delta(self) -> None:
-        if (self.folder / BEFORE_DELTA).is_dir():
+        if isinstance(self.folder, Path) and (self.folder / BEFORE_DELTA).is_dir():
             raise UserError(
                 f"the tables of pipeline {self.pipeline.name} in {self.root} are of an older version: "
                 f"tidegate migrate {self.pipeline.folder} --warehouse {self.root} makes them Delta tables"
@@ -203,10 +194,10 @@ class _Logs(dict[str, DeltaLog]):
         return self[table]
 
 
-def read_whole(path: Path) -> pa.Table:
+def read_whole(path: Place) -> pa.Table:
     """All rows of a state's file."""
     try:
-        return pq.ParquetFile(path).read()
+        return parquet.opened(path).read()
     except pa.ArrowInvalid as error:
         raise UserError(
             f"{path} is damaged ({str(error).splitlines()[0][:200]}): run that interval's stage again"

@@ -1,0 +1,48 @@
+"""Parquet wherever it is: pyarrow's functions, given a place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidegate.store.places import Place, located
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+
+
+def footer(where: str | Place) -> pq.FileMetaData:
+    """A file's metadata."""
+    path, system = located(where)
+    return pq.read_metadata(path, filesystem=system)
+
+
+def opened(where: str | Place) -> pq.ParquetFile:
+    """A file to read."""
+    path, system = located(where)
+    return pq.ParquetFile(path, filesystem=system)
+
+
+def write(rows: pa.Table, where: str | Place, **options: Any) -> None:
+    """Write a file of these rows."""
+    path, system = located(where)
+    pq.write_table(rows, path, filesystem=system, **options)
+
+
+def writer(where: str | Place, schema: pa.Schema, **options: Any) -> pq.ParquetWriter:
+    """A file to write piece by piece."""
+    path, system = located(where)
+    return pq.ParquetWriter(path, schema, filesystem=system, **options)
+
+
+def dataset(paths: Sequence[str], schema: pa.Schema, **options: Any) -> ds.Dataset:
+    """Files of one store as a dataset, with the columns of ``schema``; at least one."""
+    import pyarrow.dataset
+
+    places = [located(path) for path in paths]
+    return pyarrow.dataset.dataset(
+        [path for path, _ in places], schema=schema, format="parquet", filesystem=places[0][1], **options
+    )
