@@ -31,6 +31,7 @@ _SCHEMES = ("s3", "gs", "abfs", "abfss")
 _URI = re.compile(r"([a-z0-9+]+)://([^/]*)/*(.*)", re.DOTALL)
 _MAGIC = re.compile(r"[*?\[]")
 _OUTAGE = re.compile("AWS Error|google::cloud|Azure")
+_PATIENCE_S, _ATTEMPTS = 30, 5
 _READ_AHEAD_BYTES = 4 << 20
 
 
@@ -327,6 +328,8 @@ def _file_system(root: str, process: int) -> tuple[fs.FileSystem, str]:
             region=region if region or endpoint else fs.resolve_s3_region(bucket),
             endpoint_override=endpoint or None,
             scheme=scheme or "https",
+            request_timeout=_PATIENCE_S,
+            retry_strategy=fs.AwsStandardS3RetryStrategy(_ATTEMPTS),
             allow_delayed_open=True,  # a small file takes one request, not three
         )
         return system, bucket
