@@ -19,7 +19,7 @@ from tidegate.store.warehouse import MARTS as STORED
 from tidegate.store.warehouse import Warehouse
 
 TABLES, MARTS = "warehouse", "tidegate"
-_OF_THE_STORE = """-- The files are in an object store. DuckDB reads them by its extension httpfs, a download, with keys:
+_OF_THE_STORE = """-- The files are in an object store. DuckDB reads it by its extension httpfs (a download), with keys:
 --   CREATE SECRET (TYPE s3, PROVIDER credential_chain);
 -- In Python it needs no download: connection.register_filesystem() takes a file system of fsspec.
 """

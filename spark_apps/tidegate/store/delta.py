@@ -17,7 +17,7 @@ import pyarrow as pa
 from tidegate.declarations.errors import UserError
 from tidegate.store import parquet
 from tidegate.store.durable import flush
-from tidegate.store.places import Place, storage_options
+from tidegate.store.places import ObjectPath, Place, storage_options
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -27,7 +27,9 @@ RETENTION_HOURS = 7 * 24
 """How long superseded files stay: longer than any reader reads, and as far back as ``--as-of`` reaches."""
 _TRIES = 50
 _LOOKS, _LOOK_AGAIN_S = 5, 0.02
-_CONFIGURATION = {"delta.logRetentionDuration": "interval 30 days"}
+_CONFIGURATION: dict[str, str | None] = {"delta.logRetentionDuration": "interval 30 days"}
+# There each file of the log that a reader has to open costs a request.
+_IN_A_STORE: dict[str, str | None] = {"delta.checkpointInterval": "10"}
 
 
 @dataclass(frozen=True, order=True)
@@ -119,7 +121,7 @@ class DeltaLog:
                 [],
                 mode="ignore",
                 partition_by=self._by,
-                configuration=_CONFIGURATION,
+                configuration=_CONFIGURATION | (_IN_A_STORE if isinstance(self.folder, ObjectPath) else {}),
                 storage_options=storage_options(self.folder),
             )
         except DeltaError:
