@@ -81,8 +81,4 @@ def spark(jvm: SparkSession) -> Any:
 
     A stage works beside it: ``RunContext(pipeline, root, beside=spark)``.
     """
-    from tidegate.engine.session import session_beside, suit_to_size
-
-    session = session_beside(jvm, SimpleNamespace(partitions=2))  # type: ignore[arg-type]
-    suit_to_size(session, 0)
-    return session
+    return jvm.newSession()

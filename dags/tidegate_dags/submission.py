@@ -116,12 +116,15 @@ class SparkSubmission(BaseOperator):
 def environment(master: str) -> dict[str, str]:
     """What a Spark application has to find and this process's environment does not name.
 
-    Workers that run this Python, and on one machine the settings of the package, unless it has a Spark of its own.
+    The master; on one machine workers that run this Python, an address that no other machine reaches, and the settings
+    of the package, unless it has a Spark of its own. A cluster's workers have a Python of their own.
     """
     python = os.environ.get("TIDEGATE_PYTHON") or sys.executable
-    found = {name: python for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")}
-    if master.startswith("local") and not {"SPARK_CONF_DIR", "SPARK_HOME"} & os.environ.keys():
-        found["SPARK_CONF_DIR"] = str(installed("tidegate") / "engine" / "spark_conf")
+    found = {"PYSPARK_DRIVER_PYTHON": python, "TIDEGATE_SPARK_MASTER": master}
+    if master.startswith("local"):
+        found |= {"PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"}
+        if not {"SPARK_CONF_DIR", "SPARK_HOME"} & os.environ.keys():
+            found["SPARK_CONF_DIR"] = str(installed("tidegate") / "engine" / "spark_conf")
     return {name: value for name, value in found.items() if name not in os.environ}
 
 

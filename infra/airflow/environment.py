@@ -54,7 +54,6 @@ def java_options() -> str:
     Small intervals end before the second compiler pays off. For heavy ones set TIDEGATE_JAVA_OPTIONS="".
     """
     options = [f"-D{key}={value}" for key, value in _spark_defaults().items() if not key.startswith("spark.driver.")]
-    options += [f"-D{key}={value}" for key, value in _spark_defaults().items() if key in _DRIVER_ADDRESS]
     options.append(f"-Dlog4j2.configurationFile={SPARK_CONF / 'log4j2.properties'}")
     options.append(_spark_defaults()["spark.driver.extraJavaOptions"])
     options.append(os.environ.get("TIDEGATE_JAVA_OPTIONS", _JAVA_OPTIONS))
@@ -63,7 +62,11 @@ def java_options() -> str:
 
 # The first compiler alone has so small a cache for code that a JVM of minutes fills it, and compiles nothing any more.
 _JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
-_DRIVER_ADDRESS = ("spark.driver.host", "spark.driver.bindAddress")
+
+
+def master() -> str:
+    """Spark's master."""
+    return os.environ.get("TIDEGATE_SPARK_MASTER", "local[2]")
 
 
 def spark_environment(at: Places) -> dict[str, str]:
@@ -74,10 +77,7 @@ def spark_environment(at: Places) -> dict[str, str]:
         "TIDEGATE_LANDING": str(at.landing),
         "TIDEGATE_PYTHON": sys.executable,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
-        # Workers would otherwise look for another python3.
-        "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_CONF_DIR": str(SPARK_CONF),
         # The launcher is a JVM of its own that only prints a command.
         "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -86,6 +86,9 @@ def spark_environment(at: Places) -> dict[str, str]:
         "DBT_SEND_ANONYMOUS_USAGE_STATS": "false",
         "TZ": "UTC",
     }
+    if master().startswith("local"):
+        # Workers would otherwise look for another python3. Nobody else has to reach the driver.
+        variables |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     empty = at.class_archive.parent / "no_conf"
     if at.class_archive.exists() and empty.is_dir():
         variables["SPARK_CONF_DIR"] = str(empty)
@@ -122,10 +125,9 @@ def airflow_environment(at: Places, port: int) -> dict[str, str]:
     """What the components of Airflow find, for the API server at ``port`` of this machine only."""
     spark = spark_environment(at)
     url = f"http://127.0.0.1:{port}"
-    master = os.environ.get("TIDEGATE_SPARK_MASTER", "local[2]")
     warm = warm_environment(at, spark["PATH"])
     extra = {"deploy-mode": "client", "spark-binary": "spark3-submit" if warm else "spark-submit"}
-    connection = {"conn_type": "spark", "host": master, "extra": extra}
+    connection = {"conn_type": "spark", "host": master(), "extra": extra}
     return {
         **spark,
         **warm,

@@ -13,7 +13,6 @@ from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -33,8 +32,6 @@ PERIOD = reading.us(HOUR), reading.us(HOUR + timedelta(hours=1))
 FORMATS = ("jsonl", "csv", "parquet")
 KEYS = (("string", "seen"), ("integer", "seen"), ("string", "landed"))
 RECORDS = 100
-# Slices run here one by one, as Spark's tasks would run them.
-_HERE = "tidegate.stages.ingest.run_slices", lambda slices, work, _: [work(one) for one in slices]
 _PIPELINE = """\
 name: attacked
 owner: nobody
@@ -312,7 +309,7 @@ def attack(seed: int, folder: Path, count: int = 60) -> tuple[int, list[str]]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(one.content)
         os.utime(path, ns=(one.landed_us * 1000, one.landed_us * 1000))
-    with RunContext(pipeline, folder / "warehouse", output=io.StringIO()) as context, patch(*_HERE):
+    with RunContext(pipeline, folder / "warehouse", output=io.StringIO(), here=True) as context:
         ingest.read(context, intervals_between(pipeline, HOUR, HOUR + timedelta(hours=1)))
     warehouse = Warehouse(folder / "warehouse", pipeline)
     quarantine = warehouse.read_arrow("quarantine").to_pylist()

@@ -81,7 +81,8 @@ class Place:
 
     def run(self, hours: int = 1, **options: int) -> Place:
         intervals = intervals_between(self.pipeline, START, START + timedelta(hours=hours))
-        with RunContext(self.pipeline, self.root) as context:
+        # Slices run here one by one, as Spark's tasks would run them.
+        with RunContext(self.pipeline, self.root, here=True) as context:
             ingest.read(context, intervals, **options)
         return self
 
@@ -306,10 +307,7 @@ def test_rows_are_the_same_however_the_files_are_cut(tmp_path: Path) -> None:
         place = Place(tmp_path / str(size), "jsonl", "feed/%Y-%m-%dT%H*.jsonl")
         for name, content in contents.items():
             (place.feed / name).write_bytes(content)
-        with pytest.MonkeyPatch.context() as patched:
-            # Slices run here one by one, as Spark's tasks would run them.
-            patched.setattr(ingest, "run_slices", lambda slices, work, _: [work(one) for one in slices])
-            place.run(hours=3, slice_bytes=size)
+        place.run(hours=3, slice_bytes=size)
         found.append([place.rows(t).to_pylist() for t in ("events_s", "quarantine")])
     assert all(one == found[0] for one in found[1:])
     records = sum(content.count(b"\n") for content in contents.values())
@@ -349,17 +347,17 @@ def _shorter(data: bytes, at: int):  # type: ignore[no-untyped-def]
 def test_files_that_a_worker_wrote_elsewhere_are_missed(jsonl: Place) -> None:
     """A worker that does not see the warehouse's folder: an error, not an empty table."""
     (jsonl.feed / f"{NAME}.jsonl").write_bytes(lines(1, 2, 3))
-    true = ingest.run_slices
+    true = RunContext.run_slices
 
-    def elsewhere(slices, work, spark):  # type: ignore[no-untyped-def]
-        done = true(slices, work, spark)
-        for one in slices:
-            for item in one.of if work is ingest.write_sorted else ():
+    def elsewhere(context, work, parts, rows=None):  # type: ignore[no-untyped-def]
+        done = true(context, work, parts, rows)
+        for part in parts if work is ingest.write_sorted else ():
+            for item in part:
                 os.unlink(item.tuples)
         return done
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(ingest, "run_slices", elsewhere)
+        patched.setattr(RunContext, "run_slices", elsewhere)
         with pytest.raises(UserError, match="3 records were judged, 0 rows are in the files"):
             jsonl.run()
     assert jsonl.warehouse.labels("events_s") == []

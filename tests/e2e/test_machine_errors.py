@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tidegate.cli.init import init
+from tidegate.stages.machine_errors import of_the_machine
 
 pytestmark = pytest.mark.e2e
 
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.e2e
 RUN = """
 import os, sys
 import psutil
-import tidegate.queries.slices as query_slices
+import tidegate.engine.context as context
 
 def killed(spark):
     for process in psutil.Process().children(recursive=True):
@@ -26,18 +27,39 @@ def killed(spark):
 def filled(spark):
     held = [spark._jvm.java.util.BitSet(2**31 - 1) for _ in range(64)]
 
-def run_slices(slices, work, spark):
-    globals()[sys.argv[1]](spark())
-    return spark().range(3).count()
+def task_filled(part):
+    import numpy
+    return numpy.zeros(2**60, "int8")
 
-query_slices.ROWS_HERE, query_slices.run_slices = -1, run_slices
+def task_killed(part):
+    import signal
+    os.kill(os.getpid(), signal.SIGKILL)
+
+true = context.run_as_tasks
+
+def run_as_tasks(slices, work, spark, measured=False):
+    what = globals()[sys.argv[1]]
+    if sys.argv[1].startswith("task"):
+        return true(slices, what, spark)
+    what(spark)
+    return spark.range(3).count()
+
+context.ROWS_HERE, context.run_as_tasks = -1, run_as_tasks
 from tidegate.cli import main
 sys.exit(main(sys.argv[2:]))
 """
 
 
-@pytest.mark.parametrize("what", ["killed", "filled"])
-def test_a_jvm_that_ends_is_one_sentence(what: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("what", "says"),
+    [
+        ("killed", "Spark's JVM has ended"),
+        ("filled", "Spark's JVM has ended"),
+        ("task_filled", "Spark ran out of memory"),
+        ("task_killed", "workers of Spark were killed"),
+    ],
+)
+def test_what_ends_the_machine_is_one_sentence(what: str, says: str, tmp_path: Path) -> None:
     init(tmp_path / "shop", "shop")
     words = ["run", str(tmp_path / "shop"), "--warehouse", str(tmp_path / "wh"), "--stage", "answers"]
     words += ["--from", "2026-01-05T08", "--to", "2026-01-05T09"]
@@ -46,5 +68,18 @@ def test_a_jvm_that_ends_is_one_sentence(what: str, tmp_path: Path) -> None:
     assert ended.returncode == 1, ended.stdout + ended.stderr
     assert "Traceback" not in ended.stderr and "\tat " not in ended.stderr
     *progress, last = ended.stderr.splitlines()
-    assert last.startswith("tidegate: error: Spark's JVM has ended") and "run it again" in last
+    assert last.startswith(f"tidegate: error: {says}") and "run it again" in last
     assert all(" shop: " in line or "OutOfMemoryError" in line for line in progress), ended.stderr
+
+
+def test_a_disk_that_is_full_where_a_task_runs_is_one_sentence() -> None:
+    """As Spark passes on what its workers raise."""
+    text = (
+        "Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times: PythonException: \n"
+        "Traceback (most recent call last):\n"
+        "  File \"/x/settle.py\", line 1, in write\nOSError: [Errno 28] No space left on device: '/warehouse/x'\n\n"
+        "\tat org.apache.spark.api.python.BasePythonRunner(PythonRunner.scala:1)"
+    )
+    said = of_the_machine(RuntimeError(text))
+    assert said is not None and said.startswith("a task: /warehouse/x: No space left on device; nothing of this run")
+    assert of_the_machine(RuntimeError("Traceback (most recent call last):\nValueError: MemoryError")) is None

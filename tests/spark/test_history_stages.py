@@ -154,6 +154,12 @@ def rows_of(context: RunContext) -> dict[str, list[dict[str, object]]]:
     return {table: context.warehouse.read_arrow(table).to_pylist() for table in TABLES}
 
 
+def bytes_of(context: RunContext) -> dict[str, list[bytes]]:
+    """The files of the samples, without the ids of the runs in their names."""
+    found = live_files(context.warehouse.folder / "history_samples_calls")
+    return {label: [file.read_bytes() for file in sorted(own)] for label, own in found.items()}
+
+
 def in_one_go(context: RunContext, intervals: Sequence[Interval]) -> None:
     sample_history.run(context, intervals)
     resample_history.run(context, intervals)
@@ -259,12 +265,15 @@ def test_a_pass_writes_no_byte_of_samples(spark_contexts, calls: pa.Table, tmp_p
     assert all(before[file.stat().st_ino] == file.read_bytes() for file in after)
 
 
-@pytest.mark.slow
-def test_spark_samples_the_same(done, spark_contexts, calls: pa.Table, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(sample_history, "MOST_TUPLES_AT_ONCE", 0)
+def test_slices_of_any_size_as_tasks_of_spark_give_the_same_bytes(  # type: ignore[no-untyped-def]
+    done, spark_contexts, calls: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.engine.context.ROWS_HERE", 0)
+    monkeypatch.setattr(sample_history, "ROWS_OF_A_SLICE", 300)
     context = spark_contexts(tmp_path)
     in_one_go(context, write_events(context.pipeline, tmp_path, calls))
     assert rows_of(context) == rows_of(done[0])
+    assert bytes_of(context) == bytes_of(done[0])
 
 
 def test_interval_by_interval_gives_the_same_rows(done, spark_contexts, calls: pa.Table, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,12 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 from tests.live_files import put_rows
 
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, Query
-from tidegate.engine import Slice, run
+from tidegate.engine import Slice, run, run_as_tasks
 from tidegate.engine.context import RunContext
 from tidegate.operators.schedule import Schedule
 from tidegate.queries.answers import Windows, sort_columns
@@ -109,7 +109,7 @@ def windows_of_query(query: Query) -> Windows:
     return Windows(schedule, np.full(len(ends), 0.5), widths, {a: us / 1e6 for a, us in ranges.items()}, levels, waits)
 
 
-def answered(context: RunContext, query: Query, slices: int, spark: Callable[[], object] | None) -> list[pa.Table]:
+def answered(context: RunContext, query: Query, slices: int, spark: SparkSession | None = None) -> list[pa.Table]:
     """The answers' rows of each interval, as they would be committed."""
     windows = windows_of_query(query)
     about, table = windows.as_arrow(context.pipeline), f"answers_{query.id}"
@@ -120,7 +120,7 @@ def answered(context: RunContext, query: Query, slices: int, spark: Callable[[],
         for number, rows in enumerate(np.array_split(np.arange(len(windows.schedule)), slices)):
             labels = about.column("interval").slice(rows[0], len(rows)).to_pylist()
             parts.append(Slice(number, every.windows(rows[0], rows[-1] + 1, staged.files(number, labels))))
-        written = run(parts, write, spark)  # type: ignore[arg-type]
+        written = run(parts, write) if spark is None else run_as_tasks(parts, write, spark).results
         staged.settle([one.rows for one in written])
         tables = [
             pa.concat_tables([pq.read_table(file, partitioning=None) for file in commit.written(table, label)])
@@ -134,18 +134,16 @@ def answered(context: RunContext, query: Query, slices: int, spark: Callable[[],
 @pytest.mark.parametrize("slices", [2, 7])
 def test_answers_are_the_same_in_any_number_of_slices(context, name, slices):
     query = context.pipeline.query(name)
-    one = answered(context, query, 1, None)
+    one = answered(context, query, 1)
     assert sum(table.num_rows for table in one) > 50
-    assert [a.equals(b) for a, b in zip(one, answered(context, query, slices, None), strict=True)] == [True] * 3
+    assert [a.equals(b) for a, b in zip(one, answered(context, query, slices), strict=True)] == [True] * 3
 
 
 @pytest.mark.spark
 def test_answers_are_the_same_from_tasks_of_spark(spark, context):
     for query in context.pipeline.queries:
-        here = answered(context, query, 1, None)
-        assert [a.equals(b) for a, b in zip(here, answered(context, query, 7, lambda: spark), strict=True)] == [
-            True
-        ] * 3
+        here = answered(context, query, 1)
+        assert [a.equals(b) for a, b in zip(here, answered(context, query, 7, spark), strict=True)] == [True] * 3
 
 
 @pytest.mark.parametrize("slices", [2, 7])

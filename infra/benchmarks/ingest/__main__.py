@@ -88,14 +88,13 @@ def generate(folder: Path, tuples: int, files: int) -> None:
 def tidegate(folder: Path, kind: str, run: int) -> int:
     """Ingest the hour; how many tuples were written."""
     from tidegate.declarations import load_pipeline
-    from tidegate.engine import run as run_slices
     from tidegate.engine.context import RunContext
     from tidegate.stages import ingest
     from tidegate.store.intervals import intervals_between
 
     pipeline = load_pipeline(folder / f"orders_{kind}")
-    ingest.run_slices = lambda slices, work, _: run_slices(slices, work)  # type: ignore[attr-defined]
-    with RunContext(pipeline, folder / f"warehouse-{kind}-{run}", output=open(os.devnull, "w")) as context:
+    where = folder / f"warehouse-{kind}-{run}"
+    with RunContext(pipeline, where, output=open(os.devnull, "w"), here=True) as context:
         ingest.read(context, intervals_between(pipeline, START, START + timedelta(hours=1)))
         return context.warehouse.rows("events_orders", "2024-03-01T10")
 

@@ -53,7 +53,7 @@ def run(session: tuple[Pipeline, SparkSession], job: Job) -> dict[str, int]:
     }
     asked = Question(query, schedule, np.ones(len(schedule)), events, job.every_s * SECOND_US)
     Path(job.out).mkdir(parents=True, exist_ok=True)
-    (peak,) = run_slices([Slice(0, Asked(asked, str(Path(job.out) / "part-00000.parquet")))], _write, lambda: spark)
+    (peak,) = run_slices([Slice(0, Asked(asked, str(Path(job.out) / "part-00000.parquet")))], _write)
     return {"peak_state_bytes": peak}
 
 

@@ -1,5 +1,5 @@
 """Slices of work, and who runs them: Spark's tasks, or this process. Knows no stage."""
 
-from tidegate.engine.slices import Slice, run
+from tidegate.engine.slices import Done, Slice, run, run_as_tasks
 
-__all__ = ["Slice", "run"]
+__all__ = ["Done", "Slice", "run", "run_as_tasks"]

@@ -7,16 +7,18 @@ import os
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import pyarrow as pa
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline
+from tidegate.engine import Slice, run_as_tasks
+from tidegate.engine import run as run_here
 from tidegate.engine.metrics import ProcessMeter
 from tidegate.store.commit import Commit
 from tidegate.store.folders import private_folder
@@ -28,6 +30,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+Result = TypeVar("Result")
+
+ROWS_HERE = 2_000_000
+"""On one machine, slices that read up to so many rows run in this process: a Spark session takes longer to start."""
 _LARGEST_LOG_BYTES = 4 << 20
 
 
@@ -63,8 +69,8 @@ class StageRun:
 class RunContext:
     """A pipeline at work on a warehouse. Use as a context manager: it stops the Spark session that it started.
 
-    With ``beside``, a session of the caller's, it starts no JVM: it works in a session beside that one, and stops
-    neither.
+    ``beside``: a session of the caller's, which is used and not stopped. ``here``: all slices run in this process,
+    however large.
     """
 
     pipeline: Pipeline
@@ -73,6 +79,8 @@ class RunContext:
     app: str = "run"
     cold_start: bool = False
     beside: SparkSession | None = None
+    here: bool = False
+    executor_bytes: int = field(default=0, init=False)
     _spark: SparkSession | None = field(default=None, init=False)
     _told_cold_start: bool = field(default=False, init=False)
 
@@ -102,14 +110,30 @@ class RunContext:
     def spark(self) -> SparkSession:
         """The Spark session, started when first asked for."""
         if self._spark is None:
-            from tidegate.engine.session import session_beside, start_session
+            from tidegate.engine.session import start_session
 
             if self.beside is not None:
-                self._spark = session_beside(self.beside, self.pipeline)
+                self._spark = self.beside
             else:
                 self.progress("starting Spark")
                 self._spark = start_session(self.pipeline, self.app)
         return self._spark
+
+    def run_slices(
+        self, work: Callable[[Slice], Result], parts: Sequence[Any], rows: int | None = None
+    ) -> list[Result]:
+        """What ``work`` gives for each part, a slice each: by Spark's tasks, or by this process; it gives the same.
+
+        On a cluster Spark runs whatever there is. On one machine it runs what is worth a session: more than one slice,
+        and if ``rows``, how many are read, is known, more than ``ROWS_HERE``.
+        """
+        slices = [Slice(number, part) for number, part in enumerate(parts)]
+        few = len(slices) < 2 or (rows is not None and rows <= ROWS_HERE)
+        if not slices or self.here or (few and on_this_machine()):
+            return run_here(slices, work)
+        done = run_as_tasks(slices, work, self.spark, measured=not on_this_machine())
+        self.executor_bytes = max(self.executor_bytes, done.executor_bytes)
+        return done.results
 
     def progress(self, message: str) -> None:
         """Say what is being done, with the time, on the error stream."""
@@ -140,6 +164,7 @@ class RunContext:
         started_at, clock = datetime.now(UTC), time.monotonic()
         span = intervals[0].label if len(intervals) == 1 else f"{intervals[0].label} … {intervals[-1].label}"
         self.progress(f"{stage}: {span} ({len(intervals)} interval{'s' if len(intervals) != 1 else ''})")
+        self.executor_bytes = 0
         with ProcessMeter() as meter, self.warehouse.commit(stage, intervals) as commit:
             run = StageRun(stage, commit)
             yield run
@@ -149,7 +174,7 @@ class RunContext:
                     "run_metrics",
                     interval,
                     stage,
-                    self._metrics(run, interval, started_at, seconds, meter, len(intervals)),
+                    self._metrics(run, interval, started_at, seconds, self._most_bytes(meter), len(intervals)),
                 )
         line = {
             "app": stage,
@@ -160,11 +185,15 @@ class RunContext:
             "seconds": round(time.monotonic() - clock, 3),
             **{n: run.total(n) for n in ("rows_in", "rows_out", "rows_late", "rows_quarantined", "peak_state_bytes")},
             "memory_budget_bytes": self.pipeline.memory_budget_bytes,
-            "peak_process_bytes": meter.peak_bytes,
+            "peak_process_bytes": self._most_bytes(meter),
             "process_budget_bytes": self.pipeline.process_budget_bytes,
         }
         self.log(line)
         self.progress(f"{stage}: done in {line['seconds']:.1f} s")
+
+    def _most_bytes(self, meter: ProcessMeter) -> int:
+        """What the driver or an executor took at most, whichever took more: each has the process budget for itself."""
+        return max(meter.peak_bytes, self.executor_bytes)
 
     def log(self, line: dict[str, object]) -> None:
         """Append a line of JSON to ``_logs/stages.jsonl``; the file before is kept once it has grown large."""
@@ -176,9 +205,9 @@ class RunContext:
             file.write(json.dumps(line) + "\n")
 
     def _metrics(
-        self, run: StageRun, interval: Interval, started_at: datetime, seconds: float, meter: ProcessMeter, share: int
+        self, run: StageRun, interval: Interval, started_at: datetime, seconds: float, most_bytes: int, share: int
     ) -> pa.Table:
-        names = ("rows_in", "rows_out", "rows_late", "rows_quarantined", "peak_state_bytes")
+        names = ("rows_in", "rows_out", "rows_late", "rows_quarantined", "rows_failed", "peak_state_bytes")
         rows = [
             {
                 "app": run.stage,
@@ -187,12 +216,22 @@ class RunContext:
                 "seconds": seconds / share,
                 **{name: row.get(name, 0) for name in names},
                 "memory_budget_bytes": self.pipeline.memory_budget_bytes,
-                "peak_process_bytes": meter.peak_bytes,
+                "peak_process_bytes": most_bytes,
                 "process_budget_bytes": self.pipeline.process_budget_bytes,
             }
             for row in run.rows(interval)
         ]
         return pa.Table.from_pylist(rows, schema=self.warehouse.schema("run_metrics"))
+
+
+def spark_master() -> str:
+    """Spark's master, or with ``sc://`` a Spark Connect server, as far as this process is told."""
+    return os.environ.get("TIDEGATE_SPARK_MASTER") or os.environ.get("SPARK_REMOTE") or "local[2]"
+
+
+def on_this_machine() -> bool:
+    """Whether Spark's tasks would run on the driver's machine."""
+    return spark_master().startswith("local")
 
 
 def previous_label(pipeline: Pipeline, interval: Interval) -> str:

@@ -14,6 +14,20 @@ def application_root() -> int:
     return os.getppid() if "PYSPARK_GATEWAY_PORT" in os.environ else os.getpid()
 
 
+def executor_root() -> int:
+    """The executor above this Python worker: the nearest JVM; this process if there is none."""
+    process = os.getpid()
+    while process > 1:
+        try:
+            command, _, rest = (_PROC / str(process) / "stat").read_text().rpartition(")")
+        except OSError:
+            break
+        if command.endswith("(java"):
+            return process
+        process = int(rest.split()[1])
+    return os.getpid()
+
+
 def tree_bytes(root: int) -> int:
     """Proportional set size of a process and all its descendants, bytes; 0 where /proc is not there.
 
@@ -46,12 +60,15 @@ def _pss_bytes(process: int) -> int:
 
 
 class ProcessMeter:
-    """Samples the process tree in a thread of its own; ``peak_bytes`` is the largest sum seen."""
+    """Samples a process tree in a thread of its own; ``peak_bytes`` is the largest sum seen.
 
-    def __init__(self, every_s: float = 0.5):
+    ``root``: the process at its root, by default this application's.
+    """
+
+    def __init__(self, root: int | None = None, every_s: float = 0.5):
         self._seen_bytes = 0
         self._every_s = every_s
-        self._root = application_root()
+        self._root = application_root() if root is None else root
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True, name="process-meter")
 

@@ -195,8 +195,9 @@ class Past:
         copied = self._samples.read(labels)
         limit = dict(zip(strata.labels, strata.fraction_of_label().tolist(), strict=True))
         files = [file for file in self._band_files(copied.large) if file.least_u < limit[file.label]]
-        read = samples_in_force(self.warehouse, self.stream.name, strata, files, columns)
-        rows = copied.rows.select(sample_schema(self.warehouse, self.stream.name, columns).names)
+        wanted = sample_schema(self.warehouse, self.stream.name, columns)
+        read = samples_in_force(wanted, strata, files)
+        rows = copied.rows.select(wanted.names)
         interval = copied.rows.column("interval").combine_chunks()
         number = {label: i for i, label in enumerate(strata.labels)}
         code = np.array([number.get(label, -1) for label in interval.dictionary.to_pylist()], np.int64)

@@ -27,7 +27,7 @@ from tidegate.store.places import Place, link, place
 from tidegate.store.warehouse import Warehouse
 
 LEVELS, ROOM = "history_levels", "history_room"
-SAMPLE_ORDER = ("leaf_start", "u", "event_id")
+SAMPLE_ORDER = ("leaf_start", "u", "event_id", "arrival_time")
 _READERS = 4
 
 
@@ -66,12 +66,16 @@ def band_files(warehouse: Warehouse, stream: str, labels: Sequence[str]) -> list
     return [file for file in found if file.rows]
 
 
-def write_bands(samples: pa.Table, bands: Bands, folder: Place, name: str) -> None:
-    """Write samples, rows of their table's schema, as a file a band, ``band-<number>-<name>.parquet``, sorted."""
-    ordered = samples.sort_by([(column, "ascending") for column in SAMPLE_ORDER])
+def put_bands(file: str, samples: pa.Table, bands: Bands) -> None:
+    """Write an interval's samples in their order, a file a band.
+
+    ``file``: their path, into which the number of the band is put, before what the run is called.
+    """
+    ordered = samples.sort_by([(name, "ascending") for name in SAMPLE_ORDER])
     band = bands.of_priority(ordered.column("u").to_numpy())
+    place, _, run = file.rpartition("-")
     for number in np.unique(band).tolist():
-        parquet.write(ordered.filter(pa.array(band == number)), folder / f"band-{number:02d}-{name}.parquet")
+        parquet.write(ordered.filter(pa.array(band == number)), f"{place}-{number:02d}-{run}")
 
 
 def keep_below(
@@ -191,11 +195,8 @@ class Samples:
         return Samples(rows, stratum, u)
 
 
-def samples_in_force(
-    warehouse: Warehouse, stream: str, strata: Strata, files: Sequence[BandFile], columns: Sequence[str]
-) -> Samples:
-    """The sampled tuples of these files that lie in the strata, with the wanted columns."""
-    wanted = sample_schema(warehouse, stream, columns)
+def samples_in_force(wanted: pa.Schema, strata: Strata, files: Sequence[BandFile]) -> Samples:
+    """The sampled tuples of these files that lie in the strata, with the wanted columns (``sample_schema``)."""
     number = {label: i for i, label in enumerate(strata.labels)}
     own = [file for file in files if file.label in number]
     with ThreadPoolExecutor(_READERS) as pool:

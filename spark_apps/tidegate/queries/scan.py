@@ -7,7 +7,7 @@ operators do.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from operator import and_
 from typing import TYPE_CHECKING
@@ -56,11 +56,17 @@ class EventFiles:
 
         ``labels``: the partitions that there are.
         """
-        pipeline, table = warehouse.pipeline, f"events_{stream.name}"
+        pipeline = warehouse.pipeline
         oldest = interval_holding(pipeline, start_us - stream.max_early_s * 1_000_000).label
         newest = interval_holding(pipeline, seen_by_us).label
         wanted = [label for label in labels if oldest <= label <= newest]
-        return cls(warehouse.files(table, wanted), warehouse.schema(table), kept_in)
+        return cls.of(warehouse, stream, wanted, kept_in)
+
+    @classmethod
+    def of(cls, warehouse: Warehouse, stream: Stream, labels: Sequence[str], kept_in: str | None = None) -> EventFiles:
+        """Those of some partitions, in the order of their labels."""
+        table = f"events_{stream.name}"
+        return cls(warehouse.files(table, labels), warehouse.schema(table), kept_in)
 
     def table(self, bounds_us: tuple[int, int, int], columns: Sequence[str]) -> pa.Table:
         """Columns of the tuples within bounds: least event time, end of event time, last arrival."""
@@ -68,6 +74,24 @@ class EventFiles:
             return pa.schema([self.schema.field(name) for name in columns]).empty_table()
         source = parquet.dataset(self.paths, self.schema)
         return source.to_table(columns=list(columns), filter=_within(bounds_us))
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Columns of all tuples, in the order of the files. **Memory**: a batch, and what is read ahead."""
+        if self.paths:
+            source = parquet.dataset(self.paths, self.schema)
+            yield from source.scanner(columns=list(columns), batch_size=BATCH_ROWS, use_threads=False).to_batches()
+
+    def cut(self, rows: int) -> list[EventFiles]:
+        """The same in runs of consecutive files, each as short as it can be with so many rows; the last may be less."""
+        found: list[list[str]] = [[]]
+        gathered = 0
+        for path in self.paths:
+            if gathered >= rows:
+                found.append([])
+                gathered = 0
+            found[-1].append(path)
+            gathered += _rows_of(path)
+        return [replace(self, paths=tuple(own)) for own in found if own]
 
     def rows(self) -> int:
         """How many rows the files have, from their footers."""

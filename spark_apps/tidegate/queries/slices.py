@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Query
 from tidegate.engine import Slice
-from tidegate.engine import run as run_slices
 from tidegate.engine.context import RunContext
 from tidegate.operators.schedule import Schedule
 from tidegate.queries.questions import Answering, Question
@@ -24,12 +23,8 @@ from tidegate.store.commit import Commit
 from tidegate.store.intervals import Interval
 from tidegate.store.places import move, place
 
-Result = TypeVar("Result")
-
 ROWS_OF_A_SLICE = 1_000_000
 """About a second's work: next to it, starting a task costs little."""
-ROWS_HERE = 2_000_000
-"""Up to so many tuples to be read, a stage's slices run in this process: a Spark session would take longer to start."""
 _ROWS_AT_ONCE = 1 << 16
 KEPT = "_sifted"
 """Folder of the warehouse in which top-k queries keep what they need of large files."""
@@ -71,14 +66,6 @@ def cuts(asked: Question, count: int, most: int, passes: int = 1) -> list[tuple[
     return list(zip(bounds[:-1], bounds[1:], strict=True))
 
 
-def run_here_or_on_spark(
-    context: RunContext, work: Callable[[Slice], Result], parts: Sequence[Any], rows: int
-) -> list[Result]:
-    """What ``work`` gives for each part: by this process if few rows are read, else by one Spark job, a task a part."""
-    slices = [Slice(number, part) for number, part in enumerate(parts)]
-    return run_slices(slices, work, None if rows <= ROWS_HERE else lambda: context.spark)
-
-
 @dataclass(frozen=True, eq=False)
 class Answers:
     """Windows to answer, and where their answers go.
@@ -108,9 +95,10 @@ class Answers:
 
 @dataclass
 class Written:
-    """What a slice has written: rows an interval, and the most that its operator held."""
+    """What a slice has written: rows an interval, rows that failed an interval, and the most that its operator held."""
 
     rows: dict[str, int] = field(default_factory=dict)
+    failed: dict[str, int] = field(default_factory=dict)
     peak_state_bytes: int = 0
 
 
@@ -125,7 +113,10 @@ def write(part: Slice) -> Written:
         for label, rows in by_interval(described(answers, asked.about), asked.schema, asked.order):
             writers[label].add(rows)
     written = {label: writer.close() for label, writer in writers.items()}
-    return Written({label: rows for label, rows in written.items() if rows}, answering.peak_state_bytes)
+    failed: dict[str, int] = defaultdict(int)
+    for label, count in zip(asked.about.column("interval").to_pylist(), answering.failed.tolist(), strict=True):
+        failed[label] += count
+    return Written({label: rows for label, rows in written.items() if rows}, dict(failed), answering.peak_state_bytes)
 
 
 def described(answers: pa.Table, about: pa.Table) -> pa.Table:
@@ -200,8 +191,11 @@ class Staged:
 
     def files(self, number: int, labels: Iterable[str]) -> dict[str, str]:
         """Where the slice of that number writes the rows of each interval: in the order of slices."""
-        name = f"part-{number:05d}-{self.commit.id}.parquet"
-        return {label: str(self.folders[label] / name) for label in sorted(set(labels))}
+        return {label: self.file(label, f"part-{number:05d}") for label in sorted(set(labels))}
+
+    def file(self, label: str, name: str) -> str:
+        """Where a slice writes rows of an interval, under a name of its own."""
+        return f"{self.folders[label]}/{name}-{self.commit.id}.parquet"
 
     def settle(self, counted: Sequence[Mapping[str, int]]) -> dict[Interval, int]:
         """Rows an interval, once what is there is what the slices have counted; intervals without rows get a file.

@@ -9,6 +9,7 @@ can see what it should not), and judges after.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,11 +36,13 @@ from tidegate.queries.planner import first_arrivals_us
 from tidegate.queries.plans import Emissions, PlanHistory, asked
 from tidegate.queries.questions import Answering, Question
 from tidegate.queries.slacks import SlackHistory
-from tidegate.queries.slices import PartFile, Staged, cuts, question, run_here_or_on_spark
+from tidegate.queries.slices import ROWS_OF_A_SLICE, PartFile, Staged, cuts, question
 from tidegate.stages.calibrate_promises import judge_promises
 from tidegate.stages.calibrate_slacks import NEEDED_ORDER, plan_slacks
 from tidegate.stages.calibrate_widths import candidate_errors, judged_columns, learn_widths, whole_windows
 from tidegate.stages.launcher import launch
+from tidegate.store import parquet
+from tidegate.store.cut import read_file
 from tidegate.store.intervals import Interval, labels_holding
 
 STAGE = "calibrate"
@@ -145,7 +148,7 @@ def _learn_queries(
             where = table.files(number, labels_holding(pipeline, own + horizon_us))
             parts.append(Learning(pipeline, true, asked, own, grid_s, where, warehouse.schema(table.table), schema))
     rows = sum(files.rows() * len(part.grid_s) for part in parts for files in part.true.files.values())
-    done = run_here_or_on_spark(context, learnt, parts, rows)
+    done = context.run_slices(learnt, parts, rows)
     for query in pipeline.queries:
         counts = [found.rows for found, part in zip(done, parts, strict=True) if part.true.query.id == query.id]
         for interval, written in staged[query.id].settle(counts).items():
@@ -224,11 +227,13 @@ def judge(context: RunContext, intervals: Sequence[Interval]) -> None:
     plans = PlanHistory.for_emissions(warehouse, intervals[0].start_us - pipeline.horizon_s * 1_000_000)
     slacks = SlackHistory.load(warehouse, intervals)
     with context.stage(STAGE, intervals) as stage:
+        given = {query.id: _final(context, query, plans, slacks, intervals) for query in pipeline.queries}
+        _put_slots(context, stage, given, intervals)
+        values = _judged(context, stage, given, intervals)
         rows: list[dict[str, Any]] = []
         for query in pipeline.queries:
-            judged = _judge_query(context, stage, query, plans, slacks, intervals)
-            rows += judged
-            context.progress(f"calibrate: {query.id}: {len(judged)} windows judged")
+            rows += _accuracy_rows(pipeline, query, plans, *values[query.id])
+            context.progress(f"calibrate: {query.id}: {len(values[query.id][1])} windows judged")
         table = pa.Table.from_pylist(
             rows, schema=warehouse.schema("accuracy").append(pa.field("interval", pa.string()))
         )
@@ -241,56 +246,111 @@ def judge(context: RunContext, intervals: Sequence[Interval]) -> None:
         judge_promises(context, stage, intervals, table)
 
 
-def _judge_query(
-    context: RunContext,
-    stage: StageRun,
-    query: Query,
-    plans: PlanHistory,
-    slacks: SlackHistory,
-    intervals: Sequence[Interval],
-) -> list[dict[str, Any]]:
-    pipeline, warehouse = context.pipeline, context.warehouse
+def _final(
+    context: RunContext, query: Query, plans: PlanHistory, slacks: SlackHistory, intervals: Sequence[Interval]
+) -> Emissions:
+    """The query's answers whose windows became final within the intervals."""
+    pipeline = context.pipeline
     horizon_us = pipeline.horizon_s * 1_000_000
     start_us, end_us = intervals[0].start_us - horizon_us, intervals[-1].end_us - horizon_us
     # Whatever ended then was answered by the end of these intervals; K in whole ticks may pass the horizon by one.
     given = plans.emissions(query, slacks, start_us, intervals[-1].end_us + pipeline.tick_s * 1_000_000)
-    final = (given.window_end_us >= start_us) & (given.window_end_us < end_us)
-    given = Emissions(given.window_end_us[final], given.emit_us[final], given.row[final])
-    truth = _with_slots(context, stage, query, given, intervals)
-    truth_table, answers_table = f"truth_{query.id}", f"answers_{query.id}"
-    # A window whose answer fell before the first interval that was ever answered was never asked.
-    first = min(warehouse.labels(answers_table), default="~")
-    emitted = np.array(labels_holding(pipeline, given.emit_us), dtype=object)
-    known = (emitted >= first).astype(bool)
-    if not known.any():
+    return _some(given, (given.window_end_us >= start_us) & (given.window_end_us < end_us))
+
+
+def _some(given: Emissions, which: np.ndarray) -> Emissions:
+    return Emissions(given.window_end_us[which], given.emit_us[which], given.row[which])
+
+
+@dataclass(frozen=True, eq=False)
+class Judging:
+    """Windows of a query to be judged: their ends, the files that hold their truth and their answers, and the columns.
+
+    ``truth``, ``answers``: of the tables, the columns that matter.
+    """
+
+    query: Query
+    ends_us: Int64s
+    truth_files: tuple[str, ...]
+    answers_files: tuple[str, ...]
+    truth: pa.Schema
+    answers: pa.Schema
+
+
+def _judged(
+    context: RunContext, stage: StageRun, given: Mapping[str, Emissions], intervals: Sequence[Interval]
+) -> dict[str, tuple[Emissions, np.ndarray]]:
+    """Query → its answers that were ever given, and the hit rate or the largest error of each."""
+    pipeline, warehouse = context.pipeline, context.warehouse
+    asked, parts, rows = {}, [], 0
+    for query in pipeline.queries:
+        truth, answers = f"truth_{query.id}", f"answers_{query.id}"
+        # A window whose answer fell before the first interval that was ever answered was never asked.
+        first = min(warehouse.labels(answers), default="~")
+        emitted = np.array(labels_holding(pipeline, given[query.id].emit_us), dtype=object)
+        known = np.array(emitted >= first, dtype=bool)
+        asked[query.id] = _some(given[query.id], known)
+        if not known.any():
+            continue
+        labels = sorted(set(emitted[known].tolist()))
+        warehouse.require(answers, labels, "join_aggregate or top_k")
+        columns = ["event_id"] if query.kind == "top_k" else [*itertools.chain(*judged_columns(query))]
+        schemas = [
+            pa.schema([warehouse.schema(table).field(name) for name in ("window_end", *columns)])
+            for table in (truth, answers)
+        ]
+        # Truth that this run has put anew is not in the warehouse yet.
+        own = [path for i in intervals for path in map(str, stage.commit.written(truth, i.label))]
+        files = (tuple(own) or warehouse.files(truth, [i.label for i in intervals]), warehouse.files(answers, labels))
+        there = sum(warehouse.rows(truth, i.label) for i in intervals)
+        there += sum(warehouse.rows(answers, label) for label in labels)
+        ends_us = asked[query.id].window_end_us
+        number = max(1, min(len(ends_us), there // ROWS_OF_A_SLICE))
+        parts += [Judging(query, some, *files, *schemas) for some in np.array_split(ends_us, number)]
+        rows += there
+    done = context.run_slices(judged, parts, rows)
+    values = {query.id: [v for v, part in zip(done, parts, strict=True) if part.query.id == query.id]
+              for query in pipeline.queries}  # fmt: skip
+    return {query_id: (asked[query_id], np.concatenate([np.zeros(0), *own])) for query_id, own in values.items()}
+
+
+def judged(part: Slice) -> np.ndarray:
+    """The hit rate, or the largest error, of each window of a :class:`Judging`. **Memory**: their rows."""
+    own: Judging = part.of
+    truth = _between(own.truth_files, own.truth, own.ends_us)
+    answers = _between(own.answers_files, own.answers, own.ends_us)
+    if own.query.kind == "top_k":
+        return hit_rate(answers, truth, _instants(own.ends_us))
+    return relative_error(answers, truth, _instants(own.ends_us), *judged_columns(own.query))
+
+
+def _between(files: Sequence[str], schema: pa.Schema, ends_us: Int64s) -> pa.Table:
+    """The rows of the first to the last of some windows."""
+    if not files:
+        return schema.empty_table()
+    first, last = _instants(np.array([ends_us.min(), ends_us.max()]))
+    end = pc.field("window_end")
+    source = parquet.dataset(files, schema)
+    return source.to_table(filter=(end >= first) & (end <= last), use_threads=False)
+
+
+def _accuracy_rows(
+    pipeline: Pipeline, query: Query, plans: PlanHistory, given: Emissions, values: np.ndarray
+) -> list[dict[str, Any]]:
+    if not len(values):
         return []
-    labels = sorted(set(emitted[known].tolist()))
-    warehouse.require(answers_table, labels, "join_aggregate or top_k")
-    given = Emissions(given.window_end_us[known], given.emit_us[known], given.row[known])
     ends_us, slack_us = given.window_end_us, given.emit_us - given.window_end_us
-    if truth is None:
-        truth = warehouse.read_arrow(truth_table, [i.label for i in intervals])
-    answers = warehouse.read_arrow(answers_table, labels)
-    windows = _instants(ends_us)
-    if query.kind == "top_k":
-        column = "event_id"
-        values = hit_rate(answers, truth, windows, event_id=column)
-        metric = "hit_rate"
-    else:
-        groups, measured = judged_columns(query)
-        values = relative_error(answers, truth, windows, groups, measured)
-        metric = "relative_error"
     terms = terms_of(pipeline, query)
     kept = None if terms is None else within(terms, values)
     widths = windows_of(query, plans, given).widths_s
-    learnt_in = labels_holding(pipeline, ends_us + horizon_us)
+    learnt_in = labels_holding(pipeline, ends_us + pipeline.horizon_s * 1_000_000)
     rows = []
-    for i, end in enumerate(windows.to_pylist()):
+    for i, end in enumerate(_instants(ends_us).to_pylist()):
         rows.append(
             {
                 "query": query.id,
                 "window_end": end,
-                "metric": metric,
+                "metric": "hit_rate" if query.kind == "top_k" else "relative_error",
                 "value": float(values[i]),
                 "promised": query.promised,
                 "kept": None if kept is None else bool(kept[i]),
@@ -302,32 +362,69 @@ def _judge_query(
     return rows
 
 
-def _with_slots(
-    context: RunContext, stage: StageRun, query: Query, given: Emissions, intervals: Sequence[Interval]
-) -> pa.Table | None:
-    """Put the query's truth again if some of its windows ended at slots (level C), with theirs; None if none did."""
-    pipeline, table = context.pipeline, f"truth_{query.id}"
-    every_us = round(query.every_s * 1e6)
-    slots_us = np.unique(given.window_end_us[given.window_end_us % every_us != 0])
-    if len(slots_us) == 0:
-        return None
+@dataclass(frozen=True, eq=False)
+class Slots:
+    """Windows of a query that ended at slots (level C), and an interval's truth to which theirs comes.
+
+    ``regular``: the files of the truth. ``file``: where all of it goes.
+    """
+
+    asked: Question | None
+    regular: tuple[str, ...]
+    every_us: int
+    file: str
+    truth: pa.Schema
+
+
+def _put_slots(
+    context: RunContext, stage: StageRun, given: Mapping[str, Emissions], intervals: Sequence[Interval]
+) -> None:
+    """Put the truth of queries again some of whose windows ended at slots (level C), with theirs."""
+    pipeline, warehouse = context.pipeline, context.warehouse
     horizon_us = pipeline.horizon_s * 1_000_000
-    ranges_us = {w.alias: round(w.range_s * 1e6) for w in query.windows}
-    schedule = Schedule.from_ticks(slots_us, horizon_us, ranges_us)
-    rows = Answering(question(context, query, schedule)).table()
+    parts, owners, rows = [], [], 0
+    staged: dict[str, Staged] = {}
+    for query in pipeline.queries:
+        every_us, ends_us = round(query.every_s * 1e6), given[query.id].window_end_us
+        slots_us = np.unique(ends_us[ends_us % every_us != 0])
+        if len(slots_us) == 0:
+            continue
+        table = f"truth_{query.id}"
+        staged[query.id] = Staged(stage.commit, table, intervals)
+        homes = np.array(labels_holding(pipeline, slots_us + horizon_us), dtype=object)
+        ranges_us = {w.alias: round(w.range_s * 1e6) for w in query.windows}
+        for interval in intervals:
+            own_us = slots_us[np.array(homes == interval.label, dtype=bool)]
+            schedule = Schedule.from_ticks(own_us, horizon_us, ranges_us)
+            asked = question(context, query, schedule) if len(own_us) else None
+            (file,) = staged[query.id].files(0, [interval.label]).values()
+            regular = warehouse.files(table, [interval.label])
+            parts.append(Slots(asked, regular, every_us, file, warehouse.schema(table)))
+            owners.append((query.id, interval.label))
+            rows += sum(files.rows() for files in asked.files.values()) if asked else 0
+    counts = context.run_slices(with_slots, parts, rows)
+    for query_id, truth in staged.items():
+        truth.settle([{label: n} for (owner, label), n in zip(owners, counts, strict=True) if owner == query_id])
+
+
+def with_slots(part: Slice) -> int:
+    """Write the truth of an interval (of :class:`Slots`); how many rows it has. **Memory**: that truth."""
+    own: Slots = part.of
+    tables = [read_file(path, own.truth) for path in own.regular]
+    truth = pa.concat_tables([own.truth.empty_table(), *tables])
+    truth = truth.filter(pa.array(instants_us(truth.column("window_end")) % own.every_us == 0))
+    if own.asked is None:
+        parquet.write(truth, own.file)
+        return int(truth.num_rows)
+    query = own.asked.query
+    rows = Answering(own.asked).table()
     index = np.asarray(rows.column("_window_index").to_numpy(), dtype=np.int64)
-    ends_us = schedule.window_end_us[index]
-    labels = labels_holding(pipeline, ends_us + horizon_us)
-    rows = rows.append_column("window_end", _instants(ends_us)).append_column("interval", pa.array(labels, pa.string()))
+    rows = rows.append_column("window_end", _instants(own.asked.schedule.window_end_us[index]))
     if query.kind == "top_k" and "event_id" not in rows.schema.names:
         rows = rows.append_column("event_id", rows.column("_event_id"))
-    regular = context.warehouse.read_arrow(table, [i.label for i in intervals])
-    regular = regular.filter(pa.array(instants_us(regular.column("window_end")) % every_us == 0))
-    truth = pa.concat_tables([regular, rows.select(regular.schema.names).cast(regular.schema)])
-    for interval in intervals:
-        own = truth.filter(pc.equal(truth.column("interval"), interval.label))
-        stage.commit.put_arrow(table, interval, own.sort_by(_truth_order(query)))
-    return truth
+    truth = pa.concat_tables([truth, rows.select(own.truth.names).cast(own.truth)]).sort_by(_truth_order(query))
+    parquet.write(truth, own.file)
+    return int(truth.num_rows)
 
 
 def _instants(microseconds: Int64s) -> pa.Array:

@@ -7,6 +7,7 @@ arrived (a sample, carried from interval to interval). The decision is ``operato
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.promises import PERIODS_KEPT, terms_of
+from tidegate.engine import Slice
 from tidegate.engine.context import RunContext, StageRun, previous_label
 from tidegate.operators.accuracy import (
     SAMPLE_TUPLES,
@@ -26,6 +28,7 @@ from tidegate.operators.accuracy import (
 )
 from tidegate.operators.accuracy.promise import STATE_SCHEMA
 from tidegate.operators.schedule import Int64s, instants_us
+from tidegate.queries.scan import EventFiles
 from tidegate.store.intervals import Interval, interval_holding
 from tidegate.store.warehouse import Warehouse
 
@@ -181,10 +184,14 @@ def _samples(
     # So thin that it spans twice the horizon: a delay is seen only after it is over.
     span_s = max(2 * pipeline.horizon_s, _LEAST_SAMPLED_S)
     most = max(1, round(SAMPLE_TUPLES * pipeline.interval_s / span_s))
-    at_end = {}
+    asked = [(interval, name) for interval in intervals for name in samples]
+    events = [EventFiles.of(warehouse, pipeline.stream(name), [interval.label]) for interval, name in asked]
+    rows = sum(files.rows() for files in events)
+    found = context.run_slices(delays, [Delays(files, most) for files in events], rows)
+    sampled, at_end = dict(zip(asked, found, strict=True)), {}
     for interval in intervals:
         for name, sample in samples.items():
-            fresh = _delays(warehouse, name, interval, most)
+            fresh = sampled[interval, name]
             arrival_us, delay_us = (np.concatenate(both)[-SAMPLE_TUPLES:] for both in zip(sample, fresh, strict=True))
             samples[name] = arrival_us, delay_us
         at_end[interval] = {name: (at, delay / 1e6) for name, (at, delay) in samples.items()}
@@ -196,11 +203,21 @@ def _samples(
     return at_end
 
 
-def _delays(warehouse: Warehouse, stream: str, interval: Interval, most: int) -> tuple[Int64s, Int64s]:
-    """Every so many-th of the interval's tuples, by arrival: arrival and delay in microseconds."""
-    rows = warehouse.read_arrow(f"events_{stream}", [interval.label], ["event_time", "arrival_time"])
-    event_us, arrival_us = (instants_us(rows.column(name)) for name in ("event_time", "arrival_time"))
-    order = np.argsort(arrival_us, kind="stable")[:: -(-max(len(arrival_us), 1) // most)]
+@dataclass(frozen=True)
+class Delays:
+    """An interval's tuples of a stream, of whose delays at most so many are asked for."""
+
+    events: EventFiles
+    most: int
+
+
+def delays(part: Slice) -> tuple[Int64s, Int64s]:
+    """Every so many-th tuple of a :class:`Delays`, by arrival: arrival and delay in microseconds."""
+    own: Delays = part.of
+    batches = list(own.events.batches(["event_time", "arrival_time"]))
+    times = ([instants_us(batch.column(name)) for batch in batches] for name in ("event_time", "arrival_time"))
+    event_us, arrival_us = (np.concatenate([np.zeros(0, np.int64), *parts]) for parts in times)
+    order = np.argsort(arrival_us, kind="stable")[:: -(-max(len(arrival_us), 1) // own.most)]
     # An arrival before its event time counts as one at the event time.
     return arrival_us[order], np.maximum(arrival_us - event_us, 0)[order]
 

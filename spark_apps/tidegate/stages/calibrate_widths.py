@@ -30,7 +30,7 @@ from tidegate.operators.accuracy import (
 from tidegate.operators.accuracy.error_width import Float64s
 from tidegate.operators.schedule import Int64s, Schedule
 from tidegate.queries.questions import Answering, Question
-from tidegate.queries.slices import cuts, question, run_here_or_on_spark
+from tidegate.queries.slices import cuts, question
 from tidegate.store.intervals import Interval, interval_holding, labels_holding
 
 _ORDER = [(name, "ascending") for name in ("query", "window_end", "share")]
@@ -63,7 +63,7 @@ def learn_widths(
         parts += _to_measure(context, query, ends_us[query.id][sampled], slack_us[query.id][sampled])
     rows_read = sum(files.rows() for part in parts for files in part.asked.files.values())
     schema = warehouse.schema("width_errors").append(pa.field("interval", pa.string()))
-    measured = run_here_or_on_spark(context, _measured, parts, rows_read)
+    measured = context.run_slices(_measured, parts, rows_read)
     fresh = pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in measured)])
     oldest_us = min((_evidence_from_us(pipeline, query, intervals[0]) for query in promised), default=0)
     since = interval_holding(pipeline, oldest_us).label

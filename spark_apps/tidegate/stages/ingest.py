@@ -18,8 +18,6 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.declarations.models import Stream
-from tidegate.engine import Slice
-from tidegate.engine import run as run_slices
 from tidegate.engine.context import RunContext, StageRun
 from tidegate.queries import planner
 from tidegate.sources.files import SLICE_BYTES, packed
@@ -94,7 +92,7 @@ def _take(
     length_us = context.pipeline.interval_s * 1_000_000
     span = intervals[0].start_us, intervals[-1].end_us
     slices = [Intake(own, *span, str(folder), length_us) for own in packed(pieces, slice_bytes)]
-    parts = run_slices([Slice(i, s) for i, s in enumerate(slices)], take, lambda: context.spark)
+    parts = context.run_slices(take, slices)
     together = Taken()
     for part in parts:
         together.reports += part.reports
@@ -117,7 +115,7 @@ def _again(
     cuts = [2**64 * i // ranges for i in range(ranges + 1)]
     slices = [replace(again, first=a, last=b - 1) for a, b in zip(cuts, cuts[1:], strict=False)]
     rows: dict[str, list[int]] = defaultdict(list)
-    for one in run_slices([Slice(i, s) for i, s in enumerate(slices)], find_again, lambda: context.spark):
+    for one in context.run_slices(find_again, slices):
         for path, own in one.items():
             rows[path] += own.tolist()
     return {path: pa.array(sorted(own), pa.int64()).to_numpy() for path, own in rows.items() if own}
@@ -174,7 +172,7 @@ def _packed_run(context: RunContext, items: Sequence[tuple[Interval, Sorted]], f
             gathered = 0
         slices[-1].append(item)
         gathered += min(rows, _FILE_ROWS)
-    done = run_slices([Slice(i, tuple(s)) for i, s in enumerate(slices)], write_sorted, lambda: context.spark)
+    done = context.run_slices(write_sorted, [tuple(own) for own in slices])
     return [one for part in done for one in part]
 
 
@@ -208,7 +206,7 @@ def _write_quarantine(
         )
     busy = [s for s in slices if s.parts or s.again or s.files]
     rows, by_file = Counter[int](), Counter[tuple[str, int]]()
-    for one in run_slices([Slice(i, s) for i, s in enumerate(busy)], write_refusals, lambda: context.spark):
+    for one in context.run_slices(write_refusals, busy):
         rows += one[0]
         by_file += one[1]
     nothing = context.warehouse.schema("quarantine").empty_table()

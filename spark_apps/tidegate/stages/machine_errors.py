@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Iterator
 
 _AGAIN = "nothing of this run is visible"
@@ -21,6 +22,11 @@ _REMEDIES = {
 _MEMORY = "give it more memory (process_budget in pipeline.yml is a third the JVM's), or fewer intervals at once"
 
 
+# The last line of the traceback of a task's Python, as Spark passes it on.
+_TASK_OUT_OF_MEMORY = re.compile(r"^(?:pyarrow\.lib\.ArrowMemoryError|(?:numpy\.\S+)?MemoryError)\b", re.MULTILINE)
+_TASK_FAULT = re.compile(r"^(?:\w+Error): \[Errno (\d+)\] ([^:\n]+)(?:: '([^'\n]+)')?", re.MULTILINE)
+
+
 def of_the_machine(error: BaseException) -> str | None:
     """The sentence, if the machine is what failed; None for anything else."""
     for one in _chain(error):
@@ -28,8 +34,12 @@ def of_the_machine(error: BaseException) -> str | None:
         text = str(one)
         if isinstance(one, MemoryError) or kind == "ArrowMemoryError":
             return f"out of memory; {_AGAIN}: {_MEMORY}, and run it again"
-        if "java.lang.OutOfMemoryError" in text:
+        if "java.lang.OutOfMemoryError" in text or _TASK_OUT_OF_MEMORY.search(text):
             return f"Spark ran out of memory; {_AGAIN}: {_MEMORY}, and run it again"
+        if "Python worker exited unexpectedly" in text or "ExecutorLostFailure" in text:
+            return f"workers of Spark were killed, again and again; {_AGAIN}: {_MEMORY}, and run it again"
+        if (fault := _TASK_FAULT.search(text)) and int(fault[1]) in _REMEDIES:
+            return f"a task: {fault[3] or ''}: {fault[2]}; {_AGAIN}: {_REMEDIES[int(fault[1])]}".replace(": :", ":")
         if kind in ("Py4JNetworkError", "Py4JError", "ConnectionRefusedError", "ConnectionResetError"):
             return f"Spark's JVM has ended, killed or out of memory; {_AGAIN}: {_MEMORY}, and run it again"
         if isinstance(one, OSError) and one.errno in _REMEDIES:

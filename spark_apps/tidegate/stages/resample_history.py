@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 
 from tidegate.declarations.models import History, Stream, from_us
 from tidegate.declarations.tables import TIMESTAMP, has_groups
+from tidegate.engine import Slice
 from tidegate.engine.context import RunContext, StageRun
 from tidegate.history.judged import TABLE as ACCURACY
 from tidegate.history.judged import judge
@@ -38,6 +39,7 @@ from tidegate.history.store import (
     keep_below,
     order_of,
     recorded_at,
+    sample_schema,
     samples_in_force,
     samples_table,
 )
@@ -52,6 +54,7 @@ from tidegate.operators.history.thinning import (
     relabel_rows,
 )
 from tidegate.operators.schedule import instants_us
+from tidegate.queries.slices import ROWS_OF_A_SLICE
 from tidegate.stages.launcher import launch
 from tidegate.store.intervals import Interval, interval_labelled
 from tidegate.store.upkeep import tidy
@@ -244,7 +247,9 @@ def _rewrite(context: RunContext, stage: StageRun, written: pa.Table, held: Sequ
     streams = pa.array([h.stream.name for h in held], pa.string())
     others = written.filter(pc.invert(pc.is_in(written.column("stream"), streams)))
     thinned = {h.stream.name: _thinned(h, written) for h in held}
-    after = pa.concat_tables([*(_in_force(h, thinned[h.stream.name]) for h in held), others]).sort_by(order)
+    left = zip(held, _left(context, held, thinned), strict=True)
+    after = pa.concat_tables([*(_in_force(h, thinned[h.stream.name], counts) for h, counts in left), others])
+    after = after.sort_by(order)
     changed = _changed(written.sort_by(order), after)
     context.progress(f"{STAGE}: {len(changed)} partitions of leaves change")
     for label, rows in changed.items():
@@ -267,21 +272,61 @@ def _thinned(h: _Held, written: pa.Table) -> list[str]:
     return sorted({file.label for file in h.files if file.least_u >= fraction[file.label]})
 
 
-def _in_force(h: _Held, thinned: Sequence[str]) -> pa.Table:
-    """The stream's leaves with the fractions in force, and the sampled tuples that are left of those thinned."""
+@dataclass(frozen=True, eq=False)
+class Counting:
+    """Files of samples, to be counted by stratum; ``schema``: what is read of them."""
+
+    strata: Strata
+    files: tuple[BandFile, ...]
+    schema: pa.Schema
+
+
+def counted(part: Slice) -> Int64s:
+    """int64[strata]: how many samples of the files of a :class:`Counting` are in force. **Memory**: two columns."""
+    own: Counting = part.of
+    found = samples_in_force(own.schema, own.strata, own.files)
+    return np.bincount(found.stratum, minlength=len(own.strata.label)).astype(np.int64)
+
+
+def _left(context: RunContext, held: Sequence[_Held], thinned: Mapping[str, Sequence[str]]) -> list[Int64s]:
+    """Of each stream, the sampled tuples by stratum that are left of the thinned partitions."""
+    parts: list[Counting] = []
+    owners: list[int] = []
+    found, rows = [], 0
+    for number, h in enumerate(held):
+        those, strata = set(thinned[h.stream.name]), Strata.of(_with_fraction(h))
+        schema = sample_schema(h.warehouse, h.stream.name, [])
+        found.append(np.zeros(len(strata.label), np.int64))
+        gathered: list[BandFile] = []
+        for file in [file for file in h.files if file.label in those]:
+            gathered.append(file)
+            rows += file.rows
+            if sum(one.rows for one in gathered) >= ROWS_OF_A_SLICE:
+                parts.append(Counting(strata, tuple(gathered), schema))
+                gathered = []
+        if gathered:
+            parts.append(Counting(strata, tuple(gathered), schema))
+        owners += [number] * (len(parts) - len(owners))
+    for number, counts in zip(owners, context.run_slices(counted, parts, rows), strict=True):
+        found[number] += counts
+    return found
+
+
+def _with_fraction(h: _Held) -> pa.Table:
+    """The stream's leaves with the fractions in force."""
     rows = h.rows.take(order_of(h.rows))
     label = np.searchsorted(h.labels, rows.column("interval").to_numpy(zero_copy_only=False).astype(str))
     fraction = h.fraction[label] if len(label) else np.empty(0)
-    rows = _set(rows, "fraction", pa.array(fraction))
+    return _set(rows, "fraction", pa.array(fraction))
+
+
+def _in_force(h: _Held, thinned: Sequence[str], counts: Int64s) -> pa.Table:
+    """The same, and the sampled tuples that are left of those thinned (``counts``, by stratum)."""
+    rows = _with_fraction(h)
     if not thinned:
         return rows
-    strata = Strata.of(rows)
     gone = np.isin(rows.column("interval").to_numpy(zero_copy_only=False).astype(str), list(thinned))
-    those = set(thinned)
-    files = [file for file in h.files if file.label in those]
-    found = samples_in_force(h.warehouse, h.stream.name, strata, files, [])
-    counted = np.bincount(found.stratum, minlength=rows.num_rows)
-    return _set(rows, "sampled", pa.array(np.where(gone, counted, strata.sampled)))
+    return _set(rows, "sampled", pa.array(np.where(gone, counts, rows.column("sampled").to_numpy())))
 
 
 def _rewrite_groups(context: RunContext, stage: StageRun, held: Sequence[_Held]) -> None:

@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias, cast
 import pyarrow as pa
 
 from tidegate.declarations.errors import UserError
+from tidegate.declarations.models import STORES
 
 if TYPE_CHECKING:
     from pyarrow import fs
 
-_SCHEMES = ("s3", "gs", "abfs", "abfss")
 _URI = re.compile(r"([a-z0-9+]+)://([^/]*)/*(.*)", re.DOTALL)
 _MAGIC = re.compile(r"[*?\[]")
 _OUTAGE = re.compile("AWS Error|google::cloud|Azure")
@@ -200,7 +200,7 @@ def place(where: str | Place) -> Place:
     scheme, bucket, key = found.groups()
     if scheme == "file":
         return Path("/", key)
-    if scheme not in _SCHEMES or not bucket:
+    if scheme not in STORES or not bucket:
         raise UserError(f"{where} is no place for files: give a path, or a URI like s3://bucket/folder")
     return ObjectPath(f"{scheme}://{bucket}", str(PurePosixPath(key)) if key else "")
 
