@@ -17,7 +17,7 @@ import pyarrow as pa
 from tidegate.declarations.errors import UserError
 from tidegate.store import parquet
 from tidegate.store.durable import flush
-from tidegate.store.places import ObjectPath, Place, storage_options
+from tidegate.store.places import ObjectPath, Place, said, storage_options
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -181,7 +181,7 @@ class DeltaLog:
             return False
         except (DeltaError, OSError) as error:
             raise UserError(
-                f"the log of table {self.folder.name} cannot be written: {str(error).splitlines()[0][:300]}; nothing "
+                f"the log of table {self.folder.name} cannot be written: {said(error)}; nothing "
                 f"of this run is visible: mend what is wrong with {self.folder}, and run it again"
             ) from None
         self._flush(self.version + 1)
@@ -258,7 +258,7 @@ def _opened(folder: Place, version: int | None = None) -> DeltaTable:
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
-    failed: Exception | None = None
+    failed: Exception = OSError()
     for _ in range(_LOOKS):
         try:
             return DeltaTable(str(folder), version=version, storage_options=storage_options(folder))
@@ -267,7 +267,7 @@ def _opened(folder: Place, version: int | None = None) -> DeltaTable:
             failed = error
             time.sleep(_LOOK_AGAIN_S)
     raise UserError(
-        f"the log of table {folder.name} cannot be read: {str(failed).splitlines()[0][:300]}; "
+        f"the log of table {folder.name} cannot be read: {said(failed)}; "
         f"restore {folder / '_delta_log'} from a backup, or move {folder} away and run its intervals again"
     )
 

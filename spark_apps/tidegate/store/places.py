@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _URI = re.compile(r"([a-z0-9+]+)://([^/]*)/*(.*)", re.DOTALL)
 _MAGIC = re.compile(r"[*?\[]")
-_OUTAGE = re.compile("AWS Error|google::cloud|Azure")
+_OUTAGE = re.compile("AWS Error|google::cloud|Azure|Generic (S3|GCS) error")
 _PATIENCE_S, _ATTEMPTS = 30, 5
 _READ_AHEAD_BYTES = 4 << 20
 
@@ -302,11 +302,20 @@ def local_folder(where: Place) -> Path:
     return Path(os.environ.get("TIDEGATE_LOCAL") or Path(state, "tidegate"), *str(where).replace("://", "/").split("/"))
 
 
+def outage(error: BaseException) -> str | None:
+    """What is said if it is an object store that could not be asked, or refused; None for any other error."""
+    return said(error) if isinstance(error, OSError) and _OUTAGE.search(str(error)) else None
+
+
+def said(error: BaseException) -> str:
+    """An error's text in a line: without what a store has answered word for word, which may hold what it was asked."""
+    return " ".join(re.sub(r"\x1b\[\d+m|↳", "", str(error)).partition("<")[0].split())[:300]
+
+
 def refuse_outage(where: Place, error: BaseException) -> None:
     """UserError if it is the store that could not be asked: of what is in the file, that says nothing."""
-    said = str(error).splitlines() or [""]
-    if isinstance(where, ObjectPath) and isinstance(error, OSError) and _OUTAGE.search(said[0]):
-        raise UserError(f"{where} could not be read: {said[0][:300]}; nothing of this run is visible: run it again")
+    if isinstance(where, ObjectPath) and (why := outage(error)):
+        raise UserError(f"{where} could not be read: {why}; nothing of this run is visible: run it again")
 
 
 def _endpoint() -> str:
