@@ -89,6 +89,7 @@ SEVERITIES: Mapping[str, Severity] = MappingProxyType(
         # run metrics: measured memory.
         "metrics_values_known": "critical",
         "metrics_grain_unique": "critical",
+        "metrics_rows_computed": "info",
         "state_within_memory_budget": "critical",
         "process_within_budget": "critical",
     }

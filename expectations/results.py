@@ -18,6 +18,7 @@ from expectations.policy import Policy, Severity
 from expectations.tables import instant
 
 Row = dict[str, Any]
+_TOLD = ("interval", "table", "query", "window_end")
 _UNITS = {"_s": " s", "_bytes": " bytes"}
 
 
@@ -122,8 +123,9 @@ class _Judgement:
             margin = -margin if self._meta["relation"] == "at least" else margin
         keys = [judged["interval"], judged["table"], judged["query"].fillna("")]
         groups = margin.astype(float).groupby(keys, sort=True)
-        for position, size in zip(groups.idxmax(), groups.size(), strict=True):
-            values = judged.loc[position].to_dict()
+        told = list(dict.fromkeys(c for c in (*_TOLD, measured, promised) if isinstance(c, str)))
+        closest: list[Any] = judged.loc[groups.idxmax().to_numpy(), told].to_dict("records")
+        for values, size in zip(closest, groups.size(), strict=True):
             number_of, bound = self._numbers(values)
             if not self._meta["repeatable"]:
                 number_of = None

@@ -28,8 +28,9 @@ from expectations.checkpoint import IntervalResult, SuiteResult
 from expectations.policy import SEVERITIES
 from expectations.results import Row, failures, number
 from expectations.suites import SUITES
-from expectations.tables import Tables, label_start
+from expectations.tables import Tables
 from expectations.trends import trends, week_of, weeks
+from tidegate.declarations.interval_labels import label_start
 from tidegate.declarations.models import Pipeline
 from tidegate.declarations.promises import HEADINGS, SENTENCE, Line, explained, lines
 from tidegate.declarations.promises import Row as Judged

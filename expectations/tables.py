@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.declarations.interval_labels import label_start
 from tidegate.declarations.models import Pipeline, to_us
 
-_LABEL_FORMATS = {13: "%Y-%m-%dT%H", 15: "%Y-%m-%dT%H%M", 17: "%Y-%m-%dT%H%M%S"}
+# Tables with a row a tuple: of these a suite gets the columns that it names, and nothing is remembered.
+_ROW_A_TUPLE = ("events_", "history_samples_", "quarantine")
+_ROWS_REMEMBERED = 100_000
 
 # What an expectation is about; every frame begins with these columns.
 SUBJECT: tuple[tuple[str, pa.DataType], ...] = (
@@ -38,37 +42,34 @@ class Tables(Protocol):
     """The tables of one pipeline (a Warehouse is one)."""
 
     def tables(self) -> list[str]: ...  # noqa: D102
-    def labels(self, table: str) -> list[str]: ...  # noqa: D102
+    def labels(self, table: str) -> list[str]: ...  # noqa: D102  # ascending
     def read_arrow(  # noqa: D102
         self, table: str, labels: Sequence[str] | None = None, columns: Sequence[str] | None = None
     ) -> pa.Table: ...
 
 
-def label_start(label: str) -> datetime:
-    """The instant that a partition's label names.
-
-    >>> label_start("2013-02-08T10").isoformat()
-    '2013-02-08T10:00:00+00:00'
-    """
-    return datetime.strptime(label, _LABEL_FORMATS[len(label)]).replace(tzinfo=UTC)
-
-
 @dataclass
 class Cached:
-    """Tables that remember the partitions that trailing periods read again and again."""
+    """Tables that remember the small partitions that suites and trailing periods read again and again."""
 
     tables: Tables
     _parts: dict[tuple[str, str], pa.Table] = field(default_factory=dict)
     _steps: dict[tuple[str, str], list[tuple[str, int, Any]]] = field(default_factory=dict)
     _first_arrivals: dict[tuple[str, str], datetime | None] = field(default_factory=dict)
+    _began: dict[tuple[str, str], datetime | None] = field(default_factory=dict)
 
-    def part(self, table: str, label: str) -> pa.Table:
-        """One partition of a small table, all columns."""
+    def part(self, table: str, label: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """One partition: the named columns and ``interval``; None: all."""
+        if table.startswith(_ROW_A_TUPLE):
+            return self.tables.read_arrow(table, [label], columns)
         key = (table, label)
         if key not in self._parts:
-            if len(self._parts) > 4096:
+            if len(self._parts) > 8192:
                 self._parts.clear()
-            self._parts[key] = self.tables.read_arrow(table, [label])
+            rows = self.tables.read_arrow(table, [label])
+            if rows.num_rows > _ROWS_REMEMBERED:
+                return rows
+            self._parts[key] = rows
         return self._parts[key]
 
     def steps(self, table: str, label: str) -> list[tuple[str, int, Any]]:
@@ -81,12 +82,19 @@ class Cached:
 
     def first_arrival(self, stream: str, until: str, length: timedelta) -> datetime | None:
         """When the stream's first tuple arrived, as far back as the intervals up to ``until`` go without a gap."""
-        table = f"events_{stream}"
-        labels = [label for label in self.tables.labels(table) if label <= until]
-        begin = len(labels) - 1
-        while begin > 0 and label_start(labels[begin]) - label_start(labels[begin - 1]) == length:
-            begin -= 1
-        for label in labels[max(begin, 0) :]:
+        if (stream, until) not in self._began:
+            self._began[stream, until] = self._first_arrival(f"events_{stream}", until, length)
+        return self._began[stream, until]
+
+    def _first_arrival(self, table: str, until: str, length: timedelta) -> datetime | None:
+        labels = self.tables.labels(table)
+        last = bisect_right(labels, until) - 1
+        if last < 0:
+            return None
+        end = label_start(labels[last])
+        # Without a gap: as many intervals lie between the two as there are labels.
+        begin = bisect_left(range(last), True, key=lambda i: end - label_start(labels[i]) == (last - i) * length)
+        for label in labels[begin : last + 1]:
             key = (table, label)
             if key not in self._first_arrivals:
                 rows = self.tables.read_arrow(table, [label], ["arrival_time"])
@@ -114,17 +122,20 @@ class Case:
     cached: Cached
 
     def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """The interval's rows of a table; none if it has no partition."""
-        return self.cached.tables.read_arrow(table, [self.interval.label], columns)
+        """The interval's rows of a table, at least the named columns (None: all); none if it has no partition."""
+        return self.cached.part(table, self.interval.label, columns)
 
     def has(self, table: str) -> bool:
         """Whether the interval's partition is there, with rows or without."""
-        return self.interval.label in self.cached.tables.labels(table)
+        labels, label = self.cached.tables.labels(table), self.interval.label
+        at = bisect_left(labels, label)
+        return at < len(labels) and labels[at] == label
 
     def trailing(self, table: str, period: timedelta) -> pa.Table:
         """The rows of a small table over the intervals that began within ``period`` before this interval's end."""
-        begin = self.interval.end - period
-        labels = [x for x in self.cached.tables.labels(table) if x <= self.interval.label and label_start(x) >= begin]
+        labels = self.cached.tables.labels(table)
+        begin = bisect_left(labels, self.interval.end - period, key=label_start)
+        labels = labels[begin : bisect_right(labels, self.interval.label)]
         if not labels:
             return self.cached.tables.read_arrow(table, [])
         return pa.concat_tables([self.cached.part(table, label) for label in labels])

@@ -12,7 +12,7 @@ from datetime import date, timedelta
 from typing import Any
 
 from expectations.results import Row, failures
-from expectations.tables import label_start
+from tidegate.declarations.interval_labels import label_start
 from tidegate.declarations.promises import Row as Judged
 from tidegate.declarations.promises import newest_of_each, show_measured, show_period
 from tidegate.declarations.units import show_percent

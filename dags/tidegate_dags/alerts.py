@@ -16,6 +16,7 @@ from typing import Any
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import BaseDeadlineReference, DeadlineAlert
 
+from tidegate.declarations.interval_labels import label_start
 from tidegate_dags.declaration import parse_instant
 from tidegate_dags.places import warehouse
 from tidegate_dags.run_range import RangeError
@@ -121,9 +122,8 @@ def _broken(documents: Path, start: datetime | None) -> list[str]:
         judged = json.loads((documents / "quality" / "summary.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return []
-    label = f"{start.astimezone(UTC):%Y-%m-%dT%H}" if start else ""
     found = [row for row in judged.get("broken", []) if row["severity"] == "critical"]
-    own = [row for row in found if row["interval"].startswith(label)] or found
+    own = [row for row in found if label_start(row["interval"]) == start] or found
     said = [f"{row['query'] or row['table']}: {row['detail']}." for row in own[:_NAMED]]
     return [*said, f"And {len(own) - _NAMED} more."] if len(own) > _NAMED else said
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import time, timedelta
+from datetime import time
 from typing import Any
 
 from airflow.sdk import Asset
 
+from tidegate.declarations.interval_labels import interval_label
 from tidegate.declarations.stages import STAGES, Stage
 from tidegate_dags.declaration import Declaration, parse_instant
 from tidegate_dags.places import installed
@@ -78,9 +79,7 @@ class SayPartitions:
         """Labels of the intervals; of a daily stage, of those that end a day."""
         length, at, until = self._declaration.interval, parse_instant(start), parse_instant(end)
         intervals = (at + n * length for n in range((until - at) // length))
-        whole_hours = length % timedelta(hours=1) == timedelta()
-        form = "%Y-%m-%dT%H" if whole_hours else "%Y-%m-%dT%H%M"
-        return [f"{i:{form}}" for i in intervals if not self._daily or (i + length).time() == time()]
+        return [interval_label(i, length) for i in intervals if not self._daily or (i + length).time() == time()]
 
 
 def _models(name: str) -> Asset:

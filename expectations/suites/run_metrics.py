@@ -17,7 +17,10 @@ from expectations.tables import SUBJECT, Case, nulls, shaped
 from tidegate.declarations.models import Pipeline
 
 _BYTES = ("peak_state_bytes", "memory_budget_bytes", "peak_process_bytes", "process_budget_bytes")
-_FRAME = pa.schema([*SUBJECT, ("grain", pa.string()), ("nulls", pa.int64()), *((name, pa.int64()) for name in _BYTES)])
+_NUMBERS = ("rows_failed", *_BYTES)
+_FRAME = pa.schema(
+    [*SUBJECT, ("grain", pa.string()), ("nulls", pa.int64()), *((name, pa.int64()) for name in _NUMBERS)]
+)
 # The stages after them have either not run yet or left the account of an earlier run.
 STAGES = (
     "ingest",
@@ -43,7 +46,7 @@ def frame(case: Case, policy: Policy) -> pa.Table:
         "subject": pc.utf8_trim_whitespace(name),
     }
     required = ["app", "memory_budget_bytes", "process_budget_bytes"]
-    columns |= {"grain": name, "nulls": nulls(rows, required), **{column: rows[column] for column in _BYTES}}
+    columns |= {"grain": name, "nulls": nulls(rows, required), **{column: rows[column] for column in _NUMBERS}}
     return shaped(columns, _FRAME, rows.num_rows)
 
 
@@ -52,6 +55,7 @@ def expectations(gxe: Any, pipeline: Pipeline, policy: Policy) -> list[Any]:
     rules = Rules(gxe, policy)
     rules.at_most("metrics_values_known", "stage and budgets are known", "nulls", 0)
     rules.unique("metrics_grain_unique", "one row per stage and query", ["interval", "table", "grain"])
+    rules.at_most("metrics_rows_computed", "no expression of a query failed on a row", "rows_failed", 0)
     for rule, what, peak, budget in (
         ("state_within_memory_budget", "windows", "peak_state_bytes", "memory_budget_bytes"),
         ("process_within_budget", "processes", "peak_process_bytes", "process_budget_bytes"),

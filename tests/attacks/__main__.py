@@ -17,6 +17,7 @@ CAMPAIGNS: dict[str, Callable[[int, Path], tuple[int, list[str]]]] = {
     "records": records.attack,
     "declarations": declarations.attack,
     "kills": kills.attack,
+    "object-kills": kills.attack_objects,
     "faults": faults.attack,
 }
 

@@ -400,7 +400,8 @@ def together(folder: Path, project: Path, pipelines: list[Pipeline]) -> None:
     tables: dict[str, Any] = {}
     files: dict[str, str] = {}
     for pipeline in pipelines:
-        own = folder / "dbt" / f"own-{pipeline.name}"
+        # In one folder after the other's: what the project has of its own is written once.
+        own = folder / "dbt" / "own"
         render_project(Warehouse(folder / "warehouse", pipeline), own)
         files |= {str(p.relative_to(own)): p.read_text() for p in own.rglob("*") if p.is_file()}
         declared = _yaml(files["dbt_project.yml"])
@@ -410,8 +411,9 @@ def together(folder: Path, project: Path, pipelines: list[Pipeline]) -> None:
             variables[key] += declared["vars"][key]
     declared["vars"] |= variables
     sources["sources"][0]["tables"] = list(tables.values())
-    files["dbt_project.yml"] = yaml.safe_dump(declared)
-    files["models/staging/_sources.yml"] = yaml.safe_dump(sources)
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    files["dbt_project.yml"] = yaml.dump(declared, Dumper=dumper)
+    files["models/staging/_sources.yml"] = yaml.dump(sources, Dumper=dumper)
     for name, text in files.items():
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).write_text(text)

@@ -1,4 +1,5 @@
-"""Writers, upkeep and migration killed at random moments, while a reader looks: whole runs, none lost, no repair.
+"""Writers, readers, upkeep and migration killed at random moments, while another reader looks: whole runs, none lost,
+no repair. On the local disk, and in an object store.
 
 Rows are named after the run that wrote them, so what must be seen follows from ``_commits`` alone: of every interval,
 in both tables, the rows of the last run that committed it, all of them.
@@ -22,11 +23,13 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 from tests.live_files import a_pipeline
+from tests.objects.server import a_bucket, s3_server
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.tables import common_schema
 from tidegate.store.intervals import Interval, interval_at
 from tidegate.store.migrate import migrate
+from tidegate.store.places import Place, place
 from tidegate.store.upkeep import tidy
 from tidegate.store.warehouse import Warehouse
 
@@ -34,23 +37,38 @@ START = datetime(2013, 1, 1, tzinfo=UTC)
 TABLES = ("needed_slack", "width_errors")
 HOURS = range(4)
 ACKS = "acks"
-ROLES = ("write 0 1", "write 2 3", "write 1 2", "write 0", "tidy")
+ROLES = ("write 0 1", "write 2 3", "write 1 2", "write 0", "tidy", "read")
 AT_ONCE = 3
 
 
 def attack(seed: int, folder: Path, kills: int = 50) -> tuple[int, list[str]]:
     """So many kills, most of them of writers; how many there were, and what was wrong."""
-    chance, faults = random.Random(seed), list[str]()
-    with nursery(folder / "wh") as born:
-        some = chance.randrange(kills // 10, kills // 5)
-        faults += kill_migrations(folder / "old", some, chance)
-        _put(Warehouse(folder / "wh", a_pipeline()), list(HOURS))
+    chance = random.Random(seed)
+    some = chance.randrange(kills // 10, kills // 5)
+    faults = kill_migrations(folder / "old", some, chance)
+    return kills, faults + kill_all(folder / "wh", folder / ACKS, kills - some, chance)
+
+
+def attack_objects(seed: int, folder: Path, kills: int = 50) -> tuple[int, list[str]]:
+    """The same in an object store, where there are no tables of version 0.1."""
+    with s3_server(folder) as address, a_bucket(address) as bucket:
+        return kills, kill_all(bucket / "wh", folder / ACKS, kills, random.Random(seed))
+
+
+def kill_all(root: Place, acks: Path, kills: int, chance: random.Random) -> list[str]:
+    """Kill so often whoever works on a warehouse, and look whether it is whole. ``acks``: what commits have said."""
+    faults = list[str]()
+    with nursery(root, acks) as born:
+        some = kills // 6
+        _put(Warehouse(root, a_pipeline()), list(HOURS))
         alive = [born(chance.choice(ROLES)) for _ in range(AT_ONCE)]
-        for _ in range(kills - 2 * some):
-            faults += watch(folder / "wh", chance.uniform(0, 0.2))
+        for number in range(kills - some):
+            if number % 5 == 4:
+                tidy(Warehouse(root, a_pipeline()), 1, 24)
+            faults += watch(root, chance.uniform(0, 0.2))
             victim = alive.pop(chance.randrange(AT_ONCE))
             if not victim.is_running():
-                faults.append("a writer ended by itself")
+                faults.append(f"{victim.pid} ended by itself")
             _kill(victim)
             alive.append(born(chance.choice(ROLES)))
         for victim in alive:
@@ -60,19 +78,19 @@ def attack(seed: int, folder: Path, kills: int = 50) -> tuple[int, list[str]]:
             victim = born("clear")
             time.sleep(chance.uniform(0, 0.15))
             _kill(victim)
-            faults += look(folder / "wh")
-    faults += lost(folder / "wh")
-    last = Warehouse(folder / "wh", a_pipeline())
+            faults += look(root)
+    faults += lost(root, acks)
+    last = Warehouse(root, a_pipeline())
     _put(last, list(HOURS))
     tidy(last, retention_hours=0, orphan_hours=0)
-    faults += look(folder / "wh")
+    faults += look(root)
     left = [p for table in TABLES for p in (last.folder / table).glob("interval=*/*")]
     if len(left) != len(TABLES) * len(HOURS):
         faults.append(f"after the last upkeep {len(left)} files are left")
-    return kills, faults
+    return faults
 
 
-def watch(root: Path, seconds: float) -> list[str]:
+def watch(root: Place, seconds: float) -> list[str]:
     """Look again and again for some time, at least once."""
     until, faults = time.monotonic() + seconds, look(root)
     while not faults and time.monotonic() < until:
@@ -80,7 +98,7 @@ def watch(root: Path, seconds: float) -> list[str]:
     return faults
 
 
-def look(root: Path) -> list[str]:
+def look(root: Place) -> list[str]:
     """What is wrong with what a new reader sees."""
     warehouse = Warehouse(root, a_pipeline())
     runs = warehouse.cut.runs
@@ -95,17 +113,17 @@ def look(root: Path) -> list[str]:
     return faults
 
 
-def lost(root: Path) -> list[str]:
+def lost(root: Place, acks: Path) -> list[str]:
     """Runs whose commit had returned, but that are not committed."""
     warehouse = Warehouse(root, a_pipeline())
-    told = [run for file in sorted((root / ACKS).glob("*")) for run in file.read_text().split()]
+    told = [run for file in sorted(acks.glob("*")) for run in file.read_text().split()]
     return [f"run {run} had committed and is lost" for run in told if run not in warehouse.cut.runs]
 
 
 def kill_migrations(root: Path, kills: int, chance: random.Random) -> list[str]:
     """Kill a migration so often, on copies of tables of version 0.1, then finish it."""
     faults = []
-    with nursery(root / "wh") as born:
+    with nursery(root / "wh", root / ACKS) as born:
         for number in range(kills):
             if number % 3 == 0:
                 shutil.rmtree(root / "wh", ignore_errors=True)
@@ -137,10 +155,10 @@ def old_tables(folder: Path) -> None:
 
 
 @contextmanager
-def nursery(root: Path) -> Iterator[Callable[[str], psutil.Process]]:
+def nursery(root: Place, acks: Path) -> Iterator[Callable[[str], psutil.Process]]:
     """A process that has imported everything and forks a child for each role that it is given."""
-    (root / ACKS).mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "tests.attacks.kills", str(root)]
+    acks.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "tests.attacks.kills", str(root), str(acks)]
     home = Path(__file__).parents[2]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, cwd=home) as it:
         assert it.stdin is not None and it.stdout is not None
@@ -159,20 +177,19 @@ def size(run: str) -> int:
     return 1 + int(run[:2], 16) % 7
 
 
-def _serve(root: Path) -> None:
+def _serve(root: str, acks: Path) -> None:
     # delta-rs must not have been used before a fork.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for line in sys.stdin:
         if os.fork() == 0:
             sys.stdin = open(os.devnull)  # noqa: SIM115
             print(os.getpid(), flush=True)
-            _act(root, *line.split())
+            _act(root, acks / str(os.getpid()), *line.split())
     time.sleep(0.1)
 
 
-def _act(root: Path, role: str, *hours: str) -> None:
+def _act(root: str, acks: Path, role: str, *hours: str) -> None:
     warehouse = Warehouse(root, a_pipeline())
-    acks = root / ACKS / str(os.getpid())
     if role == "migrate":
         with suppress(UserError):  # done already
             migrate(warehouse)
@@ -182,6 +199,10 @@ def _act(root: Path, role: str, *hours: str) -> None:
                 run = _put(warehouse, list(map(int, hours)))
                 with acks.open("a") as file:
                     file.write(f"{run}\n")
+        elif role == "read":
+            if found := look(place(root)):
+                print(*found, file=sys.stderr)
+                return
         elif role in ("tidy", "clear"):
             tidy(warehouse, *((1, 24) if role == "tidy" else (0, 0)))
         else:
@@ -211,4 +232,4 @@ def _kill(process: psutil.Process) -> None:
 
 
 if __name__ == "__main__":
-    _serve(Path(sys.argv[1]))
+    _serve(sys.argv[1], Path(sys.argv[2]))

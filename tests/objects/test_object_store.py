@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from tests.live_files import a_pipeline
-from tests.objects.conftest import KEYS
+from tests.objects.server import KEYS
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Column, Stream

@@ -9,7 +9,6 @@ from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,17 +18,12 @@ from tidegate.operators.join_aggregate import (
     Measure,
     Side,
     Spec,
-    advance,
     combined,
     exact,
     finish,
-    merged,
     oracle,
-    split,
     start,
     state_bytes,
-    state_from_tables,
-    state_tables,
     step,
 )
 from tidegate.operators.join_aggregate.chains import cut
@@ -162,15 +156,13 @@ def batch_of(spec: Spec, rows: list[Row]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=spec.input_schema)
 
 
-def run(spec: Spec, schedule: Schedule, rows: list[Row], cuts: list[int] = [], save: bool = False) -> pa.Table:  # noqa: B006
-    """All answers, with the stream cut into batches, and the state saved and loaded between them if asked to."""
+def run(spec: Spec, schedule: Schedule, rows: list[Row], cuts: list[int] = []) -> pa.Table:  # noqa: B006
+    """All answers, with the stream cut into batches."""
     edges = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
     state, parts = start(spec, schedule), []
     for begin, end in zip(edges[:-1], edges[1:], strict=True):
         state, answered = step(state, batch_of(spec, rows[begin:end]))
         parts.append(answered)
-        if save:
-            state = state_from_tables(spec, schedule, state_tables(state))
     state, answered = finish(state)
     assert state_bytes(state) == 0
     return pa.concat_tables([*parts, answered]).combine_chunks()
@@ -192,11 +184,9 @@ def test_answers_equal_the_definition(case: tuple[Spec, Schedule, list[Row]]) ->
 
 
 @LAWS
-@given(cases(), st.lists(st.integers(0, 24), max_size=5), st.booleans())
-def test_batch_boundaries_and_a_saved_state_change_nothing(
-    case: tuple[Spec, Schedule, list[Row]], cuts: list[int], save: bool
-) -> None:
-    assert run(*case, cuts=cuts, save=save).equals(run(*case))
+@given(cases(), st.lists(st.integers(0, 24), max_size=5))
+def test_batch_boundaries_change_nothing(case: tuple[Spec, Schedule, list[Row]], cuts: list[int]) -> None:
+    assert run(*case, cuts=cuts).equals(run(*case))
 
 
 @LAWS
@@ -246,95 +236,6 @@ def test_sums_of_any_doubles_do_not_depend_on_the_partitions(
     whole = answers(spec, None)
     parts = combined(split_up, pa.concat_tables([answers(split_up, bucket) for bucket in range(4)]))
     assert {repr(row) for row in parts.to_pylist()} == {repr(row) for row in whole.to_pylist()}
-
-
-@LAWS
-@given(cases(), st.integers(0, 90))
-def test_two_runs_over_a_growing_schedule_give_the_answers_of_one(
-    case: tuple[Spec, Schedule, list[Row]], cut_us: int
-) -> None:
-    """The host's way: interval by interval, each from the state that the one before it left."""
-    spec, schedule, rows = case
-    state, first = step(start(spec, schedule), batch_of(spec, [r for r in rows if r["arrival_us"] < cut_us]))
-    state, second = advance(state, cut_us)
-    left = schedule.slice(cut_us, 10**9)
-    state, third = step(
-        state_from_tables(spec, left, state_tables(state)),
-        batch_of(spec, [r for r in rows if r["arrival_us"] >= cut_us]),
-    )
-    state, fourth = finish(state)
-    shift = len(schedule) - len(left)
-    later = pa.concat_tables([third, fourth])
-    later = later.set_column(0, spec.output_schema.field(0), pc.add(later.column(0), shift))
-    assert pa.concat_tables([first, second, later]).combine_chunks().equals(run(spec, schedule, rows))
-
-
-@LAWS
-@given(cases(), st.integers(0, 60))
-def test_a_schedule_that_grows_behind_its_open_end_changes_nothing(
-    case: tuple[Spec, Schedule, list[Row]], tick_us: int
-) -> None:
-    """Live mode's way: ticks are added as they come, answered ones are dropped."""
-    spec, schedule, rows = case
-    known = schedule.window_end_us <= tick_us
-    lower_us = {alias: lower[known] for alias, lower in schedule.lower_us.items()}
-    begun = Schedule(schedule.window_end_us[known], schedule.emit_us[known], lower_us)
-    due_us = int(schedule.emit_us[~known].min(initial=10**6))
-    state = start(spec, begun, open_end=True)
-    state, first = step(state, batch_of(spec, [row for row in rows if row["arrival_us"] <= due_us]))
-    state, second = advance(state, due_us)
-    left = schedule.slice(due_us, 10**9)
-    state = state_from_tables(spec, left, state_tables(state))
-    state, third = step(state, batch_of(spec, [row for row in rows if row["arrival_us"] > due_us]))
-    state, fourth = finish(state)
-    later = pa.concat_tables([third, fourth])
-    shift = len(schedule) - len(left)
-    later = later.set_column(0, spec.output_schema.field(0), pc.add(later.column(0), shift))
-    assert pa.concat_tables([first, second, later]).combine_chunks().equals(run(spec, schedule, rows))
-
-
-@LAWS
-@given(cases(), st.integers(0, 24), st.lists(st.integers(0, 3), max_size=24))
-def test_a_state_divided_in_any_way_and_put_together_is_the_same(
-    case: tuple[Spec, Schedule, list[Row]], cut: int, buckets: list[int]
-) -> None:
-    spec, schedule, rows = case
-    state, first = step(start(spec, schedule), batch_of(spec, rows[:cut]))
-    again = merged(split(state, lambda _, held: np.resize([*buckets, 0], len(held)), 4))
-    assert (again.peak_bytes, state_bytes(again)) == (state.peak_bytes, state_bytes(state))
-    again, second = step(again, batch_of(spec, rows[cut:]))
-    _, third = finish(again)
-    assert pa.concat_tables([first, second, third]).combine_chunks().equals(run(spec, schedule, rows))
-
-
-@LAWS
-@given(st.sampled_from(["pair", "star", "by key"]), st.data(), st.integers(0, 60), *[st.integers(1, 4)] * 2)
-def test_the_number_of_partitions_may_change_on_the_way(
-    name: str, data: st.DataObject, cut_us: int, before: int, after: int
-) -> None:
-    spec = replace(SPECS[name], in_parts=True)
-    schedule = data.draw(schedules(tuple(side.alias for side in spec.sides)))
-    rows = data.draw(streams(spec))
-    keys = [None, "", "x", "é", -0.25, 0.0, 1.5, 4096.0]
-    states, answers = [], []
-    for number in range(before):
-        own = [r for r in rows if r["arrival_us"] < cut_us and keys.index(r["j0"]) % before == number]
-        state, first = step(start(spec, schedule), batch_of(spec, own))
-        state, second = advance(state, cut_us)
-        states.append(state)
-        answers += [first, second]
-
-    def bucket_of(side: int, held: pa.Table) -> np.ndarray:
-        return np.array([keys.index(key) % after for key in held.column("j0").to_pylist()])
-
-    parts = split(merged(states), bucket_of, after)
-    assert sum(state.peak_bytes for state in parts) == sum(state.peak_bytes for state in states)
-    for number, state in enumerate(parts):
-        own = [r for r in rows if r["arrival_us"] >= cut_us and keys.index(r["j0"]) % after == number]
-        state, first = step(state, batch_of(spec, own))
-        answers += [first, finish(state)[1]]
-    whole = run(SPECS[name], schedule, rows)
-    assert as_set(combined(spec, pa.concat_tables(answers)).to_pylist()) == as_set(whole.to_pylist())
 
 
 @LAWS
@@ -589,8 +490,6 @@ def check_arrivals(seed: int, count: int, windows: int) -> None:
     for begin, end in zip(edges[:-1], edges[1:], strict=True):
         current, answered = step(current, table.slice(begin, end - begin))
         parts.append(answered)
-        if rng.random() < 0.3:
-            current = state_from_tables(LARGE, schedule, state_tables(current))
     current, answered = finish(current)
     columns = ["pairs", "a1_sum", "a2_count", "a2_sum", "a3_min", "a4_max", "a5_count"]
     found: dict[int, dict[Any, list[Any]]] = {window: {} for window in range(len(schedule))}

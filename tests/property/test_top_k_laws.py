@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.examples import examples
@@ -17,17 +16,12 @@ from tidegate.operators.schedule import Schedule
 from tidegate.operators.top_k import (
     Spec,
     Term,
-    advance,
     finish,
     merge,
-    merged,
     oracle,
     sifted,
-    split,
     start,
     state_bytes,
-    state_from_tables,
-    state_tables,
     step,
 )
 
@@ -90,9 +84,7 @@ def batch_of(spec: Spec, rows: list[Row]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=spec.input_schema)
 
 
-def run(
-    spec: Spec, schedule: Schedule, rows: list[Row], cuts: tuple[int, ...] | list[int] = (), save: bool = False
-) -> pa.Table:
+def run(spec: Spec, schedule: Schedule, rows: list[Row], cuts: tuple[int, ...] | list[int] = ()) -> pa.Table:
     edges = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
     state, parts = start(spec, schedule), []
     for begin, end in zip(edges[:-1], edges[1:], strict=True):
@@ -101,8 +93,6 @@ def run(
         held = state.candidates.select(["event_us", *spec.groups]).to_pylist()
         units = Counter((row["event_us"] // PANE_US, *(row[name] for name in spec.groups)) for row in held)
         assert max(units.values(), default=0) <= spec.k
-        if save:
-            state = state_from_tables(spec, schedule, state_tables(state))
     state, answered = finish(state)
     assert state_bytes(state) == 0
     return pa.concat_tables([*parts, answered]).combine_chunks()
@@ -117,11 +107,9 @@ def test_answers_equal_the_definition(case: tuple[Spec, Schedule, list[Row]]) ->
 
 
 @LAWS
-@given(cases(), st.lists(st.integers(0, 30), max_size=5), st.booleans())
-def test_batch_boundaries_and_a_saved_state_change_nothing(
-    case: tuple[Spec, Schedule, list[Row]], cuts: list[int], save: bool
-) -> None:
-    assert run(*case, cuts=cuts, save=save).equals(run(*case))
+@given(cases(), st.lists(st.integers(0, 30), max_size=5))
+def test_batch_boundaries_change_nothing(case: tuple[Spec, Schedule, list[Row]], cuts: list[int]) -> None:
+    assert run(*case, cuts=cuts).equals(run(*case))
 
 
 @LAWS
@@ -146,78 +134,11 @@ def test_order_among_equal_arrivals_changes_nothing(case: tuple[Spec, Schedule, 
 
 
 @LAWS
-@given(cases(), st.integers(0, 60))
-def test_a_schedule_that_grows_behind_its_open_end_changes_nothing(
-    case: tuple[Spec, Schedule, list[Row]], tick_us: int
-) -> None:
-    """Live mode's way: ticks are added as they come, answered ones are dropped."""
-    spec, schedule, rows = case
-    known = schedule.window_end_us <= tick_us
-    begun = Schedule(schedule.window_end_us[known], schedule.emit_us[known], {"s": schedule.lower_us["s"][known]})
-    due_us = int(schedule.emit_us[~known].min(initial=10**6))
-    state = start(spec, begun, open_end=True)
-    state, first = step(state, batch_of(spec, [row for row in rows if row["arrival_us"] <= due_us]))
-    state, second = advance(state, due_us)
-    left = schedule.slice(due_us, 10**9)
-    state = state_from_tables(spec, left, state_tables(state))
-    state, third = step(state, batch_of(spec, [row for row in rows if row["arrival_us"] > due_us]))
-    state, fourth = finish(state)
-    later = pa.concat_tables([third, fourth])
-    shift = len(schedule) - len(left)
-    later = later.set_column(0, spec.output_schema.field(0), pc.add(later.column(0), shift))
-    assert pa.concat_tables([first, second, later]).combine_chunks().equals(run(spec, schedule, rows))
-
-
-@LAWS
-@given(cases(), st.integers(0, 60), st.integers(1, 4), st.integers(1, 4))
-def test_the_number_of_partitions_may_change_on_the_way(
-    case: tuple[Spec, Schedule, list[Row]], cut_us: int, before: int, after: int
-) -> None:
-    spec, schedule, rows = case
-    states, answers = [], []
-    for number in range(before):
-        own = [row for row in rows if row["arrival_us"] < cut_us and int(row["event_id"][1:]) % before == number]
-        state, first = step(start(spec, schedule), batch_of(spec, own))
-        state, second = advance(state, cut_us)
-        states.append(state)
-        answers += [first, second]
-
-    def bucket_of(held: pa.Table) -> np.ndarray:
-        return np.array([int(event_id[1:]) % after for event_id in held.column("event_id").to_pylist()])
-
-    parts = split(merged(states), bucket_of, after)
-    assert sum(state.peak_bytes for state in parts) == sum(state.peak_bytes for state in states)
-    for number, state in enumerate(parts):
-        own = [row for row in rows if row["arrival_us"] >= cut_us and int(row["event_id"][1:]) % after == number]
-        state, first = step(state, batch_of(spec, own))
-        answers += [first, finish(state)[1]]
-    assert merge(answers, spec).equals(run(spec, schedule, rows))
-
-
-@LAWS
 @given(cases(), st.integers(1, 4))
 def test_partitions_merge_to_the_whole(case: tuple[Spec, Schedule, list[Row]], partitions: int) -> None:
     spec, schedule, rows = case
     parts = [run(spec, schedule, rows[number::partitions]) for number in range(partitions)]
     assert merge(parts, spec).equals(run(spec, schedule, rows))
-
-
-@LAWS
-@given(cases(), st.integers(0, 90))
-def test_two_runs_over_a_growing_schedule_give_the_answers_of_one(
-    case: tuple[Spec, Schedule, list[Row]], cut_us: int
-) -> None:
-    spec, schedule, rows = case
-    state, first = step(start(spec, schedule), batch_of(spec, [r for r in rows if r["arrival_us"] < cut_us]))
-    state, second = advance(state, cut_us)
-    left = schedule.slice(cut_us, 10**9)
-    state = state_from_tables(spec, left, state_tables(state))
-    state, third = step(state, batch_of(spec, [r for r in rows if r["arrival_us"] >= cut_us]))
-    state, fourth = finish(state)
-    later = pa.concat_tables([third, fourth])
-    shifted = pc.add(later.column(0), len(schedule) - len(left))
-    later = later.set_column(0, spec.output_schema.field(0), shifted)
-    assert pa.concat_tables([first, second, later]).combine_chunks().equals(run(spec, schedule, rows))
 
 
 @settings(max_examples=examples(15), deadline=None)  # each one runs the operator for every slack

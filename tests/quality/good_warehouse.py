@@ -243,7 +243,7 @@ def _plans(rows: dict[str, list[Row]], pipeline: Pipeline, hour: Interval) -> No
 def _metrics(rows: dict[str, list[Row]], pipeline: Pipeline, hour: Interval) -> None:
     budgets = {"memory_budget_bytes": 4096, "peak_process_bytes": 2**29, "process_budget_bytes": 2**30}
     common = {"interval": hour.label, "started_at": hour.end, "seconds": 1.0, **budgets}
-    none = {"rows_in": 0, "rows_out": 0, "rows_late": 0, "rows_quarantined": 0, "peak_state_bytes": 0}
+    none = {"rows_in": 0, "rows_out": 0, "rows_late": 0, "rows_quarantined": 0, "rows_failed": 0, "peak_state_bytes": 0}
     rows["run_metrics"].append({**common, **none, "app": "ingest", "rows_in": 12, "rows_out": 12})
     for query in pipeline.queries:
         app = "top_k" if query.kind == "top_k" else "join_aggregate"

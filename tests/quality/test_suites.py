@@ -358,6 +358,17 @@ DEFECTS = [
     Defect("budgets unknown", "metrics_values_known", "run_metrics", first(memory_budget_bytes=None)),
     Defect("a stage twice", "metrics_grain_unique", "run_metrics", again),
     Defect(
+        "an expression that overflows",
+        "metrics_rows_computed",
+        "run_metrics",
+        of("query", "worst", first(rows_failed=7)),
+        "info",
+        query="worst",
+        promised=0,
+        measured=7,
+        says="top_k worst",
+    ),
+    Defect(
         "windows above the memory budget",
         "state_within_memory_budget",
         "run_metrics",

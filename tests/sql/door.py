@@ -24,15 +24,16 @@ from tidegate.sql.door import serve
 from tidegate.sql.engine import Limits
 from tidegate.store.warehouse import Warehouse
 limits = Limits(float(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5]), int(sys.argv[6]))
-serve(Warehouse(Path(sys.argv[1]), sensors()), port=0, password_file=Path(sys.argv[2]), limits=limits,
+tls = (Path(sys.argv[7]), Path(sys.argv[8])) if sys.argv[7:] else None
+serve(Warehouse(Path(sys.argv[1]), sensors()), port=0, password_file=Path(sys.argv[2]), limits=limits, tls=tls,
       say=lambda text: print(text, flush=True))
 """
 
 
 class Door:
-    """A door that is open; ``connect`` knows the password."""
+    """A door that is open; ``connect`` knows the password. ``tls``: a certificate and its key."""
 
-    def __init__(self, root: Path, scratch: Path, limits: Limits | None = None):
+    def __init__(self, root: Path, scratch: Path, limits: Limits | None = None, tls: tuple[Path, ...] = ()):
         self.root = root
         self.password_file = scratch / "state" / "password"
         self.errors = scratch / "stderr"
@@ -40,7 +41,7 @@ class Door:
         self.outside.mkdir(parents=True)
         chosen = limits or Limits()
         given = (chosen.seconds, chosen.rows, chosen.memory_bytes, chosen.clients)
-        command = [sys.executable, "-c", _SERVE, str(root), str(self.password_file), *map(str, given)]
+        command = [sys.executable, "-c", _SERVE, str(root), str(self.password_file), *map(str, (*given, *tls))]
         environment = {**os.environ, "TIDEGATE_SECRET": "of the server's environment"}
         with self.errors.open("w") as errors:
             self.process = subprocess.Popen(

@@ -17,12 +17,8 @@ from tidegate.operators.join_aggregate import (
     Spec,
     advance,
     finish,
-    merged,
-    split,
     start,
     state_bytes,
-    state_from_tables,
-    state_tables,
     step,
 )
 from tidegate.operators.schedule import Schedule
@@ -133,22 +129,6 @@ def test_negative_zero_and_zero_are_one_key_and_one_group() -> None:
     assert row["pairs"] == 4
 
 
-def test_state_outlives_its_table_form() -> None:
-    schedule = Schedule.from_ticks(np.array([10, 20]), 0, {"d": 20, "w": 20})
-    rows = [departure(5, "JFK", "AA", 1), weather(6, "JFK"), weather(12, "JFK")]
-    state, _ = step(start(DELAYS, schedule), pa.Table.from_pylist(rows, schema=DELAYS.input_schema))
-    tables = {}
-    for name, saved in state_tables(state).items():
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, saved.schema) as writer:
-            writer.write_table(saved)
-        tables[name] = pa.ipc.open_stream(sink.getvalue()).read_all()
-    loaded = state_from_tables(DELAYS, schedule, tables)
-    assert (loaded.next_window, loaded.last_arrival_us, loaded.peak_bytes) == (1, 12, state.peak_bytes)
-    assert state_bytes(loaded) == state_bytes(state) > 0
-    assert finish(loaded)[1].equals(finish(state)[1])
-
-
 def test_the_state_holds_no_more_than_the_windows() -> None:
     spec = Spec((Side("d"),), (Measure("a0", "count"),), pa.schema([]))
     schedule = Schedule.from_ticks(np.arange(10, 10_000, 10), 20, {"d": 50})
@@ -254,20 +234,6 @@ def test_tuples_before_the_last_batch_are_refused() -> None:
     state, _ = step(state, pa.Table.from_pylist([weather(5, "JFK")], schema=DELAYS.input_schema))
     with pytest.raises(ValueError, match="ascending order"):
         step(state, pa.Table.from_pylist([weather(4, "JFK")], schema=DELAYS.input_schema))
-
-
-def test_states_that_do_not_fit_together_are_refused() -> None:
-    schedule = Schedule.from_ticks(np.array([10]), 0, {"d": 10, "w": 10})
-    fresh = start(DELAYS, schedule)
-    with pytest.raises(ValueError, match="no states to merge"):
-        merged([])
-    with pytest.raises(ValueError, match="answered up to different"):
-        merged([fresh, finish(fresh)[0]])
-    with pytest.raises(ValueError, match=r"\['side_1'\] are missing"):
-        state_from_tables(DELAYS, schedule, {k: v for k, v in state_tables(fresh).items() if k != "side_1"})
-    held, _ = step(fresh, pa.Table.from_pylist([weather(5, "JFK")], schema=DELAYS.input_schema))
-    with pytest.raises(ValueError, match=r"buckets must lie in 0\.\.1"):
-        split(held, lambda _, table: np.full(len(table), 2), 2)
 
 
 def test_a_group_that_is_a_class_needs_no_column() -> None:

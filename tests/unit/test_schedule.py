@@ -51,14 +51,6 @@ def test_slice_takes_the_answers_of_a_half_open_interval() -> None:
     assert len(schedule.slice(100, 50)) == 0
 
 
-def test_resume_finds_the_first_window_not_answered() -> None:
-    schedule = Schedule.from_ticks(np.array([10, 20, 30]), np.array([25, 5, 5]), {"a": 10})
-    assert [schedule.first_after(*at) for at in ((-1, -1), (25, 20), (35, 10), (35, 30))] == [0, 1, 2, 3]
-    assert schedule.resume((25, 20), 35) == 1
-    with pytest.raises(ValueError, match="before the arrival at 36"):
-        schedule.resume((25, 20), 36)
-
-
 @pytest.mark.parametrize(
     ("ends", "emits", "lowers", "message"),
     [

@@ -14,12 +14,8 @@ from tidegate.operators.top_k import (
     Term,
     finish,
     merge,
-    merged,
-    split,
     start,
     state_bytes,
-    state_from_tables,
-    state_tables,
     step,
 )
 
@@ -103,14 +99,6 @@ def test_merge_of_nothing_is_empty() -> None:
     assert merge([], DELAYED).num_rows == 0
 
 
-def test_a_state_that_saw_tuples_past_a_window_cannot_answer_it() -> None:
-    few, many = (Schedule.from_ticks(np.array(ends), 0, {"d": 10}) for ends in ([10], [10, 20]))
-    rows = [departure("a", 5, 1.0), departure("b", 25, 1.0)]
-    state, _ = step(start(DELAYED, few), pa.Table.from_pylist(rows, schema=DELAYED.input_schema))
-    with pytest.raises(ValueError, match="before the arrival at 25"):
-        state_from_tables(DELAYED, many, state_tables(state))
-
-
 def test_bounds_off_the_pane_are_refused() -> None:
     with pytest.raises(ValueError, match="every end of a window must be a multiple of the pane"):
         start(DELAYED, Schedule.from_ticks(np.array([15]), 0, {"d": 15}))
@@ -131,17 +119,3 @@ def test_bounds_off_the_pane_are_refused() -> None:
 def test_contradictory_specs_are_refused(k: int, columns: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Spec(k, (Term("o0"),), pa.schema(columns), 10, "d")
-
-
-def test_states_that_do_not_fit_together_are_refused() -> None:
-    schedule = Schedule.from_ticks(np.array([10]), 0, {"d": 10})
-    fresh = start(DELAYED, schedule)
-    with pytest.raises(ValueError, match="no states to merge"):
-        merged([])
-    with pytest.raises(ValueError, match="answered up to different"):
-        merged([fresh, finish(fresh)[0]])
-    with pytest.raises(ValueError, match=r"\['candidates'\] are missing"):
-        state_from_tables(DELAYED, schedule, {"position": state_tables(fresh)["position"]})
-    held, _ = step(fresh, pa.Table.from_pylist([departure("a", 5, 1.0)], schema=DELAYED.input_schema))
-    with pytest.raises(ValueError, match=r"buckets must lie in 0\.\.1"):
-        split(held, lambda table: np.full(len(table), 2), 2)

@@ -7,6 +7,7 @@ select
     `rows_out`,
     `rows_late`,
     `rows_quarantined`,
+    `rows_failed`,
     `peak_state_bytes`,
     `memory_budget_bytes`,
     `peak_process_bytes`,

@@ -13,7 +13,7 @@ from tidegate.declarations.models import Pipeline
 from tidegate.operators.window_sizing import ControllerSpec, ControllerState, Needs, SupportLevel, live_plan
 from tidegate.operators.window_sizing.planning import admit
 from tidegate.operators.window_sizing.slots import SlotSchedule, slot_schedule
-from tidegate.operators.window_sizing.triggers import planning_budget
+from tidegate.operators.window_sizing.triggers import headroom, planning_budget
 from tidegate.readable import format_bytes, format_seconds
 
 MOST_LOSSES_SHOWN = 6
@@ -51,8 +51,8 @@ class PlanSummary:
     """Needed memory of a pipeline at its declared rates, all queries taken as active.
 
     ``needed_bytes``: level → the least memory budget with which the pipeline plans that level: what the windows hold,
-    the arrivals of a tick and a margin for chance. ``support_level``, ``streams``: the plan that it starts with.
-    ``ladder``: budgets at which something changes, dearest first.
+    the arrivals of a tick and, for level C, a margin for chance. ``support_level``, ``streams``: the plan that it
+    starts with. ``ladder``: budgets at which something changes, dearest first.
     """
 
     memory_budget_bytes: int
@@ -74,8 +74,9 @@ def needs(pipeline: Pipeline) -> PlanSummary:
         "B": demand.bytes_of(demand.min_t),
         "C": min(swinging.peak_bytes, demand.bytes_of(demand.min_t)),
     }
-    needed = {level: _budget_for(spec, demand, held) for level, held in bytes_of_level.items()}
-    planned = live_plan(demand, _held_at_most(spec, demand, spec.memory_budget_bytes), spec.tick_s)
+    needed = {level: _budget_for(spec, demand, held, chance=level == "C") for level, held in bytes_of_level.items()}
+    held, spared = _held_at_most(spec, demand, spec.memory_budget_bytes)
+    planned = live_plan(demand, held, spec.tick_s, headroom_bytes=spared)
     shares = planned.planned_bytes(demand.byte_rate)
     return PlanSummary(
         memory_budget_bytes=pipeline.memory_budget_bytes,
@@ -100,23 +101,29 @@ def needs(pipeline: Pipeline) -> PlanSummary:
     )
 
 
-def _held_at_most(spec: ControllerSpec, demand: Needs, budget_bytes: float) -> float:
-    """What the live planner lets the windows hold out of a budget."""
+def _held_at_most(spec: ControllerSpec, demand: Needs, budget_bytes: float) -> tuple[float, float]:
+    """What the live planner lets the windows hold out of a budget, and what chance may add to it."""
     widest = zip(demand.window_ids, demand.max_t.tolist(), demand.min_t.tolist(), strict=True)
     extremes = {name: (round(max_t * 1e6), round(min_t * 1e6)) for name, max_t, min_t in widest}
     rates = dict(zip(demand.window_ids, demand.byte_rate.tolist(), strict=True))
     streams = ControllerState.initial(spec).streams
-    return planning_budget(replace(spec, memory_budget_bytes=budget_bytes), extremes, rates, streams)
+    given = replace(spec, memory_budget_bytes=budget_bytes)
+    return planning_budget(given, extremes, rates, streams), headroom(given, extremes, rates, streams)
 
 
-def _budget_for(spec: ControllerSpec, demand: Needs, held_bytes: float) -> float:
-    """The least budget, to the byte, of which the windows may hold so much."""
+def _budget_for(spec: ControllerSpec, demand: Needs, held_bytes: float, chance: bool = True) -> float:
+    """The least budget, to the byte, of which the windows may hold so much, with or without what chance may add."""
+
+    def enough(budget_bytes: float) -> bool:
+        held, spared = _held_at_most(spec, demand, budget_bytes)
+        return max(held - spared * chance, 0.0) >= held_bytes
+
     low, high = 0.0, 1.0
-    while _held_at_most(spec, demand, high) < held_bytes:
+    while not enough(high):
         low, high = high, high * 2
     while high - low > 0.5:
         middle = (low + high) / 2
-        low, high = (low, middle) if _held_at_most(spec, demand, middle) >= held_bytes else (middle, high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
     return float(math.ceil(high))
 
 

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from tidegate.cli.arguments import PIPELINE, WAREHOUSE, Commands, add_as_of, command
+from tidegate.declarations.errors import UserError
 from tidegate.stages.launcher import duration_s
 
 
@@ -27,8 +28,12 @@ def add(commands: Commands) -> None:
         "--host",
         default="127.0.0.1",
         metavar="ADDRESS",
-        help="address to listen on (default 127.0.0.1: this machine only); what is sent is not encrypted",
+        help="address to listen on (default 127.0.0.1: this machine only); for any other, give a certificate",
     )
+    parser.add_argument(
+        "--tls-cert", type=Path, metavar="FILE", help="certificate with its chain, PEM: TLS and nothing else"
+    )
+    parser.add_argument("--tls-key", type=Path, metavar="FILE", help="the certificate's key, PEM, without a passphrase")
     parser.add_argument(
         "--password-file",
         type=Path,
@@ -63,9 +68,12 @@ def _sql(arguments: argparse.Namespace) -> None:
     if arguments.duckdb:
         print(duckdb_script(warehouse))
         return
+    if (arguments.tls_cert is None) != (arguments.tls_key is None):
+        raise UserError("TLS takes both --tls-cert and --tls-key")
     require_extra("sql", "sql")
     from tidegate.sql.door import serve
     from tidegate.sql.engine import Limits
 
     limits = Limits(arguments.timeout, arguments.max_rows, arguments.memory << 20, arguments.clients)
-    serve(warehouse, arguments.host, arguments.port, arguments.password_file, limits)
+    tls = None if arguments.tls_cert is None else (arguments.tls_cert, arguments.tls_key)
+    serve(warehouse, arguments.host, arguments.port, arguments.password_file, limits, tls)

@@ -359,9 +359,9 @@ def render(node: exp.Expression, replace: Callable[[exp.Expression], exp.Express
             # A decimal literal would be a DECIMAL, which no declared column is.
             return part if "e" in part.this.lower() else exp.Literal.number(f"{part.this}E0")
         if isinstance(part, (exp.Div, exp.IntDiv, exp.Mod)) and not _is_not_zero(part.expression):
-            if not isinstance(part.expression, exp.Nullif):
-                zero = exp.Literal.number(0)
-                part.set("expression", exp.Nullif(this=part.expression.unnest(), expression=zero))
+            # One written by hand stays within: the NULL that it gives is asked for, and no failure.
+            zero = exp.Literal.number(0)
+            part.set("expression", exp.Nullif(this=part.expression.unnest(), expression=zero))
         elif isinstance(part, exp.Cast):
             kind = CAST_TYPES[part.args["to"].this.name]
             part.set("to", exp.DataType.build(_SPARK_TYPES.get(kind, kind.upper()), dialect="spark"))

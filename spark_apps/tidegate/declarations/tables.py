@@ -168,6 +168,7 @@ _COMMON: dict[str, list[tuple[str, pa.DataType]]] = {
         ("rows_out", pa.int64()),
         ("rows_late", pa.int64()),
         ("rows_quarantined", pa.int64()),
+        ("rows_failed", pa.int64()),
         ("peak_state_bytes", pa.int64()),
         ("memory_budget_bytes", pa.int64()),
         ("peak_process_bytes", pa.int64()),

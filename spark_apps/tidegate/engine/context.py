@@ -207,7 +207,7 @@ class RunContext:
     def _metrics(
         self, run: StageRun, interval: Interval, started_at: datetime, seconds: float, most_bytes: int, share: int
     ) -> pa.Table:
-        names = ("rows_in", "rows_out", "rows_late", "rows_quarantined", "peak_state_bytes")
+        names = ("rows_in", "rows_out", "rows_late", "rows_quarantined", "rows_failed", "peak_state_bytes")
         rows = [
             {
                 "app": run.stage,

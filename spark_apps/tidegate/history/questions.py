@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
+from tidegate.declarations.interval_labels import interval_label
 from tidegate.declarations.models import Pipeline, Stream, from_us, to_us
 from tidegate.declarations.names import ID_COLUMN
 from tidegate.declarations.tables import ARROW_TYPES
@@ -24,7 +25,6 @@ from tidegate.history.past import Past
 from tidegate.operators.history.bands import Bands
 from tidegate.operators.history.estimators import Estimate
 from tidegate.operators.history.query import parse_history_query
-from tidegate.store.intervals import label_format
 from tidegate.store.places import Place
 from tidegate.store.warehouse import Warehouse
 
@@ -148,7 +148,8 @@ def _opened(warehouse: Warehouse, stream: Stream, start: datetime, end: datetime
             "run the stages ingest and sample_history first (tidegate run)"
         )
     # A tuple enters history after its event time: what entered before the period lies before it.
-    oldest = (start - timedelta(seconds=pipeline.interval_s)).strftime(label_format(pipeline))
+    length = timedelta(seconds=pipeline.interval_s)
+    oldest = interval_label(start - length, length)
     past = Past.open(warehouse, stream, [label for label in every if label >= oldest])
     if not past.view.touched(to_us(start), to_us(end)).any():
         raise UserError(_nothing_there(warehouse, stream, start, end))

@@ -368,7 +368,7 @@ class Live:
         """The query's answers whose instant of emission lies in the step, in the order of the table.
 
         Every window is answered anew from the tuples that it can need, read back from the tables and from what has been
-        taken in: no state is carried from step to step but the tuples. An operator's saved state would go here.
+        taken in: no state is carried from step to step but the tuples.
         """
         wanted = self.warehouse.schema(f"answers_{query.id}")
         given = plans.emissions(query, slacks, self.position.answered_us, self.position.taken_us)

@@ -120,34 +120,13 @@ class Schedule:
             self.window_end_us[rows], self.emit_us[rows], {alias: lower[rows] for alias, lower in self.lower_us.items()}
         )
 
-    def first_after(self, emit_us: int, window_end_us: int) -> int:
-        """Index of the first window that comes after (emit_us, window_end_us) in the order of answers."""
-        first = int(np.searchsorted(self.emit_us, emit_us, side="left"))
-        last = int(np.searchsorted(self.emit_us, emit_us, side="right"))
-        return first + int(np.searchsorted(self.window_end_us[first:last], window_end_us, side="right"))
-
-    def resume(self, answered_us: tuple[int, int], last_arrival_us: int) -> int:
-        """Where an operator goes on that has answered up to ``answered_us`` and seen tuples up to ``last_arrival_us``.
-
-        Raises:
-            ValueError: the next window was to be answered before tuples that the operator has already taken in.
-        """
-        next_window = self.first_after(*answered_us)
-        if next_window < len(self) and self.emit_us[next_window] < last_arrival_us:
-            raise ValueError(
-                f"window {next_window} is answered at {self.emit_us[next_window]}, before the arrival at "
-                f"{last_arrival_us} that the saved state has already seen"
-            )
-        return next_window
-
-    def needed_from_us(self, alias: str, open_end: bool = False) -> Int64s:
+    def needed_from_us(self, alias: str) -> Int64s:
         """int64[n + 1]: the least event time that the windows i, i + 1, … need of an alias; none (NEVER_US) at n.
 
         A tuple with an earlier event time may be forgotten once window i is the next to answer. A window that holds
-        nothing of the alias needs nothing, not even a tuple of its very end. ``open_end``: more windows may follow,
-        none of which starts before one of these does.
+        nothing of the alias needs nothing, not even a tuple of its very end.
         """
         begin_us = self.lower_us[alias]
         lower = np.where(begin_us < self.window_end_us, begin_us, NEVER_US)
-        lower = np.append(lower, begin_us.max(initial=-NEVER_US) if open_end else NEVER_US)
+        lower = np.append(lower, NEVER_US)
         return np.minimum.accumulate(lower[::-1])[::-1]

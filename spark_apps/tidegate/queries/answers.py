@@ -12,6 +12,7 @@ from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.tables import TIMESTAMP, WIDTHS
 from tidegate.engine.context import RunContext, StageRun
 from tidegate.operators.schedule import Int64s, Schedule
+from tidegate.queries.failures import count_failures
 from tidegate.queries.plans import Emissions, PlanHistory
 from tidegate.queries.slacks import SlackHistory, require_calibrated
 from tidegate.queries.slices import Answers, Staged, cuts, question, write
@@ -116,13 +117,17 @@ def write_answers(context: RunContext, stage: StageRun, asked: Sequence[Query], 
             parts.append(part)
             owners.append(query.id)
     done = context.run_slices(write, parts, rows)
+    failed = count_failures(context, asked, intervals)
     for query in asked:
         own = [written for written, owner in zip(done, owners, strict=True) if owner == query.id]
         counts = staged[query.id].settle([written.rows for written in own])
         peak = max((written.peak_state_bytes for written in own), default=0)
         for interval in intervals:
             read = sum(rows_in[s, interval] for s in query.streams)
-            stage.record(interval, query.id, rows_in=read, rows_out=counts[interval], peak_state_bytes=peak)
+            lost = failed.get((query.id, interval), 0) + sum(w.failed.get(interval.label, 0) for w in own)
+            stage.record(
+                interval, query.id, rows_in=read, rows_out=counts[interval], rows_failed=lost, peak_state_bytes=peak
+            )
         context.progress(f"{stage.stage}: {query.id}: {answered[query.id]} windows, {sum(counts.values())} rows")
 
 

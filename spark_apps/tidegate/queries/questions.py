@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from tidegate.declarations.models import Aggregate, Query
 from tidegate.declarations.tables import ARROW_TYPES
 from tidegate.operators import join_aggregate, top_k
-from tidegate.operators.expressions import evaluate, truth
+from tidegate.operators.expressions import Failed
 from tidegate.operators.schedule import Schedule
 from tidegate.operators.tuple_bytes import Held
 from tidegate.queries import scan
@@ -52,8 +52,9 @@ class Answering:
     also ``rank``, ``_event_id`` and ``_arrival_us``. Windows of an aggregate without GROUP BY have a row each, also if
     they hold nothing.
 
-    ``windows``: [first, last) of those that the part taken last answers; some may have no rows. ``peak_state_bytes``:
-    what the operator held at most, once all parts have been taken.
+    ``windows``: [first, last) of those that the part taken last answers; some may have no rows. ``failed``: int64[n],
+    how many rows of each window there were on which an output or HAVING failed. ``peak_state_bytes``: what the operator
+    held at most, once all parts have been taken.
 
     **Memory**: O(what the windows hold), and a part.
     """
@@ -61,6 +62,7 @@ class Answering:
     def __init__(self, question: Question):
         self.question = question
         self.windows = 0, 0
+        self.failed = np.zeros(len(question.schedule), dtype=np.int64)
         self.peak_state_bytes = 0
 
     def __iter__(self) -> Iterator[pa.Table]:
@@ -93,9 +95,11 @@ class Answering:
         if not query.group_by:
             partial = _with_empty(partial, first, last)
         valued = _valued(query, partial, self.question.coverage)
+        failed, index = Failed(valued), valued.column("window_index").to_numpy()
         if query.having:
-            valued = valued.filter(pa.array(truth(query.having, valued)))
-        columns = {o.name: evaluate(o.expression, valued, ARROW_TYPES[o.type]) for o in query.outputs}
+            valued = failed.filtered(query.having)
+        columns = {o.name: failed.value(o.expression, ARROW_TYPES[o.type]) for o in query.outputs}
+        np.add.at(self.failed, index[failed.rows], 1)
         return pa.table({"_window_index": valued.column("window_index"), **columns})
 
 
@@ -136,7 +140,7 @@ def _sides(question: Question) -> list[scan.Side]:
     query, counted = question.query, _counted(question.query)
     sides = []
     for index, window in enumerate(query.windows):
-        asked = _asked(query, window.alias)
+        asked = computations(query, window.alias)
         conditions = tuple(sql for slot, sql, _ in asked if slot is None)
         columns = {
             slot: (f"CASE WHEN ({sql}) IS NOT NULL THEN TRUE END" if slot in counted else sql, kind or pa.bool_())
@@ -150,7 +154,7 @@ def _sides(question: Question) -> list[scan.Side]:
     if query.kind != "top_k" or kept_in is None:
         return sides
     spec = top_k_spec(query, question.pane_us)
-    return [replace(sides[0], sieve=Sieve.of(kept_in, query.id, spec, _asked(query, query.windows[0].alias)))]
+    return [replace(sides[0], sieve=Sieve.of(kept_in, query.id, spec, computations(query, query.windows[0].alias)))]
 
 
 def _bounds_us(schedule: Schedule, alias: str) -> tuple[int, int, int]:
@@ -197,8 +201,11 @@ def _counted(query: Query) -> set[str]:
     return {aggregate.slot for aggregate in query.aggregates if aggregate.function == "count"}
 
 
-def _asked(query: Query, alias: str) -> list[tuple[str | None, str, pa.DataType | None]]:
-    """(slot, SQL, type) of all that is computed from an alias' tuples, by whomever; conditions have no slot."""
+def computations(query: Query, alias: str) -> list[tuple[str | None, str, pa.DataType | None]]:
+    """(slot, SQL, type) of all that is computed from an alias' tuples, by whomever; conditions have no slot.
+
+    Conditions come first; nothing else is computed of a tuple for which one of them is not true.
+    """
     asked: list[tuple[str | None, str, pa.DataType | None]] = []
     if query.predicates.get(alias):
         asked.append((None, query.predicates[alias], pa.bool_()))
@@ -253,5 +260,5 @@ def held(query: Query, alias: str) -> Held:
         schema = aggregate_spec(query).side_schema([w.alias for w in query.windows].index(alias))
     texts = {field.name for field in schema if pa.types.is_string(field.type)}
     fixed = -(-len(schema) // 8) + sum(4 if f.name in texts else -(-f.type.bit_width // 8) for f in schema)
-    values = tuple(sql for slot, sql, _ in _asked(query, alias) if slot in texts)
+    values = tuple(sql for slot, sql, _ in computations(query, alias) if slot in texts)
     return Held(fixed, values, query.predicates.get(alias))

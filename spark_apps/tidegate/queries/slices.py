@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -94,9 +95,10 @@ class Answers:
 
 @dataclass
 class Written:
-    """What a slice has written: rows an interval, and the most that its operator held."""
+    """What a slice has written: rows an interval, rows that failed an interval, and the most that its operator held."""
 
     rows: dict[str, int] = field(default_factory=dict)
+    failed: dict[str, int] = field(default_factory=dict)
     peak_state_bytes: int = 0
 
 
@@ -111,7 +113,10 @@ def write(part: Slice) -> Written:
         for label, rows in by_interval(described(answers, asked.about), asked.schema, asked.order):
             writers[label].add(rows)
     written = {label: writer.close() for label, writer in writers.items()}
-    return Written({label: rows for label, rows in written.items() if rows}, answering.peak_state_bytes)
+    failed: dict[str, int] = defaultdict(int)
+    for label, count in zip(asked.about.column("interval").to_pylist(), answering.failed.tolist(), strict=True):
+        failed[label] += count
+    return Written({label: rows for label, rows in written.items() if rows}, dict(failed), answering.peak_state_bytes)
 
 
 def described(answers: pa.Table, about: pa.Table) -> pa.Table:

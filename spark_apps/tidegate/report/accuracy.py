@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from tidegate.declarations.interval_labels import label_start
 from tidegate.declarations.units import show_percent
 from tidegate.report.charts import (
     COLORS,
     chart,
-    label_time,
     numbers,
     rows_of,
     shown_number,
@@ -32,7 +32,7 @@ def against_truth(tables: Tables) -> tuple[str, Tone, tuple[Part, ...]]:
     newest = judged[judged["interval"] == judged.groupby("stream")["interval"].transform("max")].copy()
     middle = newest["part_start"] + (newest["part_end"] - newest["part_start"]) / 2
     # The interval ends the day whose pass was judged.
-    ends = pd.to_datetime([label_time(label) for label in newest["interval"]], utc=True)
+    ends = pd.to_datetime([label_start(label) for label in newest["interval"]], utc=True)
     newest["age"] = ((ends + pd.Timedelta(1, "us")).ceil("D") - pd.DatetimeIndex(middle)) / _DAY
     truth = newest["truth"].abs().where(newest["truth"] != 0)
     newest["error"] = (newest["estimate"] - newest["truth"]).abs() / truth

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import pandas as pd
@@ -58,12 +57,6 @@ def chart(figure: go.Figure, together: bool = True) -> Markup:
     )  # fmt: skip
     text = json.dumps(json.loads(figure.to_json()), separators=(",", ":"))
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
-
-
-def label_time(label: str) -> datetime:
-    """The start of the interval that a partition's label names."""
-    form = "%Y-%m-%dT%H" if len(label) == 13 else "%Y-%m-%dT%H%M"
-    return datetime.strptime(label, form).replace(tzinfo=UTC)
 
 
 def byte_unit(largest: float) -> tuple[str, float]:

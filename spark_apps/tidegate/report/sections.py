@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import plotly.graph_objects as go
 
+from tidegate.declarations.interval_labels import label_start
 from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.promises import Line
 from tidegate.declarations.units import show_percent
@@ -12,7 +13,6 @@ from tidegate.report.charts import (
     COLORS,
     byte_unit,
     chart,
-    label_time,
     numbers,
     reference,
     rows_of,
@@ -267,7 +267,7 @@ def _planned_part(pipeline: Pipeline, plans: pd.DataFrame, rates: pd.DataFrame) 
 
 def _measured_part(metrics: pd.DataFrame, measure: str, budget: int, name: str) -> Part:
     unit, size = byte_unit(max(float(metrics[measure].max()), budget))
-    at = metrics["interval"].map(label_time)
+    at = metrics["interval"].map(label_start)
     figure = go.Figure()
     for i, app in enumerate(sorted(metrics["app"].unique())):
         own = (metrics["app"] == app).to_numpy()
@@ -311,7 +311,7 @@ def runs_section(tables: Tables) -> Section:
     figure = go.Figure()
     for i, (app, own) in enumerate(runs.groupby("app")):
         figure.add_scatter(
-            x=own["interval"].map(label_time), y=own["seconds"], name=str(app), mode="lines+markers",
+            x=own["interval"].map(label_start), y=own["seconds"], name=str(app), mode="lines+markers",
             line={"color": COLORS[i % len(COLORS)]}, marker={"size": 4},
         )  # fmt: skip
     figure.update_yaxes(title_text="seconds", rangemode="tozero")

@@ -13,6 +13,7 @@ import secrets
 import selectors
 import signal
 import socket
+import ssl
 import struct
 import threading
 import traceback
@@ -37,6 +38,7 @@ _BACKLOG = 64
 _TURNED_AWAY = 8
 _PROCESSES, _GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 _ASKED = signal.SIGUSR1
+_REQUEST = struct.Struct("!ii")
 
 
 def serve(
@@ -45,13 +47,18 @@ def serve(
     port: int = PORT,
     password_file: Path | None = None,
     limits: Limits | None = None,
+    tls: tuple[Path, Path] | None = None,
     say: Callable[[str], None] = print,
 ) -> None:
     """Serve until interrupted or terminated. UserError if there is no warehouse, or the port is taken.
 
+    ``tls``: files of the certificate (with its chain) and of its key, in PEM; given them, whoever does not speak TLS is
+    turned away.
+
     Confines this process for good: it can only read the warehouse afterwards.
     """
     require_tables(warehouse)
+    secure = None if tls is None else _tls(*tls)
     with _listening(host, port) as listener:
         file = password_file or default_password_file(warehouse.pipeline.name)
         password = scram.password(file)
@@ -60,8 +67,9 @@ def serve(
         if not manifest_path(warehouse).is_file():
             say("sql: there are no marts yet: run the stage publish; they appear here without a restart")
         address = f"postgresql://{catalog.USER}@{host}:{listener.getsockname()[1]}/{warehouse.pipeline.name}"
+        address += "?sslmode=require" if secure else ""
         say(f"sql: ready at {address}, password in {file}; Ctrl-C stops")
-        _Server(warehouse, listener, password, limits or Limits()).run()
+        _Server(warehouse, listener, password, limits or Limits(), secure).run()
     say("sql: stopped")
 
 
@@ -74,11 +82,19 @@ def default_password_file(pipeline: str) -> Path:
 class _Server:
     """Accepts, forks, and buries. One thread, so that a fork copies no lock that is held."""
 
-    def __init__(self, warehouse: Warehouse, listener: socket.socket, password: str, limits: Limits):
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        listener: socket.socket,
+        password: str,
+        limits: Limits,
+        secure: ssl.SSLContext | None,
+    ):
         self._warehouse = warehouse
         self._listener = listener
         self._password = password
         self._limits = limits
+        self._secure = secure
         self._clients: set[int] = set()
         self._secret = secrets.token_bytes(32)
         self._stopping = False
@@ -140,9 +156,12 @@ class _Server:
         limit(self._limits.process_bytes)
         # DuckDB does not start where it cannot read how much memory its group of processes has.
         confine([self._warehouse.local, _PROCESSES / "self" / "cgroup", _GROUPS], siblings=True)
-        wire = Wire(connection)
+        encrypted = self._negotiated(connection)
+        if encrypted is None:
+            return
+        wire = Wire(encrypted)
         try:
-            self._converse(wire)
+            self._converse(wire, encrypted is not connection)
         except scram.Denied as denied:
             _leave(wire, "28P01", f"password authentication failed: {denied}")
         except (Garbled, struct.error) as garbled:
@@ -152,17 +171,31 @@ class _Server:
         except Hangup:
             pass
 
-    def _converse(self, wire: Wire) -> None:
+    def _negotiated(self, connection: socket.socket) -> socket.socket | None:
+        """The connection as the client wants it: encrypted, or as it is; None if that comes to nothing.
+
+        No byte is read beyond a request: what was sent in the clear behind it must not count as sent by TLS.
+        """
+        try:
+            while (asked := _peeked(connection)) in (SSL_REQUEST, GSS_REQUEST):
+                connection.recv(_REQUEST.size)
+                if asked == SSL_REQUEST and self._secure is not None:
+                    connection.sendall(b"S")
+                    return self._secure.wrap_socket(connection, server_side=True)
+                connection.sendall(b"N")
+        except OSError:
+            return None
+        return connection
+
+    def _converse(self, wire: Wire, encrypted: bool) -> None:
         code, content = wire.startup()
-        while code in (SSL_REQUEST, GSS_REQUEST):
-            wire.raw(b"N")
-            wire.flush()
-            code, content = wire.startup()
         if code == CANCEL_REQUEST:
             self._cancel(*struct.unpack("!ii", content))
             return
         if code >> 16 != PROTOCOL_3:
             raise Garbled("only version 3 of the protocol is spoken here")
+        if self._secure is not None and not encrypted:
+            raise Refused("28000", "this server speaks TLS only: connect with sslmode=require, or verify-full")
         if len(self._clients) >= self._limits.clients:
             raise Refused("53300", "too many clients already: close a connection")
         told = welcome(wire, self._password, content)
@@ -189,6 +222,24 @@ def _heed(engine: Engine) -> None:
     while True:
         signal.sigwait({_ASKED})
         engine.stop("canceling statement due to user request")
+
+
+def _peeked(connection: socket.socket) -> int | None:
+    """The code of a request for encryption that comes next, None if something else does."""
+    found = connection.recv(_REQUEST.size, socket.MSG_PEEK | socket.MSG_WAITALL)
+    length, code = _REQUEST.unpack(found) if len(found) == _REQUEST.size else (0, 0)
+    return code if length == _REQUEST.size else None
+
+
+def _tls(certificate: Path, key: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(certificate, key, password="")
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise UserError(f"no TLS with certificate {certificate} and key {key}: {why}; both are PEM files") from None
+    return context
 
 
 def _leave(wire: Wire, code: str, message: str) -> None:

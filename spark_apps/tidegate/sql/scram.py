@@ -1,7 +1,7 @@
 """SCRAM-SHA-256 as PostgreSQL speaks it: the server's side, and the password that it asks for.
 
-Source: RFC 5802 and RFC 7677; PostgreSQL's documentation, "SASL Authentication". Without channel binding, which needs
-TLS. Neither side sends the password; who listens learns nothing that lets him in.
+Source: RFC 5802 and RFC 7677; PostgreSQL's documentation, "SASL Authentication". Without channel binding.
+Neither side sends the password; who listens learns nothing that lets him in.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def _template_files() -> Files:
 
 def _generated_files(warehouse: Warehouse) -> Files:
     pipeline = warehouse.pipeline
-    project = yaml.safe_load((template_folder() / "dbt_project.yml").read_text())
+    project = _read_yaml(template_folder() / "dbt_project.yml")
     project["vars"] = {
         "queries": [_query_variable(query) for query in pipeline.queries],
         "streams": [_stream_variable(stream) for stream in pipeline.streams],
@@ -155,7 +155,7 @@ def _generated_files(warehouse: Warehouse) -> Files:
 def _merged_sources(own: Declaration, freshness: Declaration) -> Files:
     """A source may be declared once only: the pipeline's tables join those of the installed project."""
     name = "models/staging/_sources.yml"
-    declared = yaml.safe_load((template_folder() / name).read_text())
+    declared = _read_yaml(template_folder() / name)
     common = declared["sources"][0]
     next(table for table in common["tables"] if table["name"] == "run_metrics")["config"] = freshness
     common["tables"] = [*common["tables"], *own["tables"]]
@@ -397,4 +397,9 @@ def _without_tests(column: Declaration) -> Declaration:
 
 
 def _yaml(content: Declaration) -> str:
-    return yaml.safe_dump(content, sort_keys=False, width=118, allow_unicode=True)
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    return str(yaml.dump(content, Dumper=dumper, sort_keys=False, width=118, allow_unicode=True))
+
+
+def _read_yaml(path: Path) -> Any:
+    return yaml.load(path.read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))

@@ -22,6 +22,8 @@ from tidegate.store.places import Place
 SHARED = frozenset({"run_metrics"})
 """Tables in whose partitions every stage has a file of its own."""
 
+_ROWS_WORTH_THREADS = 1 << 16
+
 Key = tuple[str, str]
 Partitions = Mapping[str, tuple[LiveFile, ...]]
 """Label → the partition's files, by name."""
@@ -84,7 +86,9 @@ def read_file(path: str | Place, wanted: pa.Schema, strict: bool = False) -> pa.
     try:
         file = parquet.opened(path)
         there = set(file.schema_arrow.names)
-        rows = file.read(columns=[name for name in wanted.names if name in there])
+        # Handing a small file's columns to threads costs more than reading them.
+        threads = file.metadata.num_rows > _ROWS_WORTH_THREADS
+        rows = file.read(columns=[name for name in wanted.names if name in there], use_threads=threads)
     except (OSError, pa.ArrowInvalid) as error:
         if isinstance(error, FileNotFoundError):
             raise UserError(
@@ -103,4 +107,4 @@ def read_file(path: str | Place, wanted: pa.Schema, strict: bool = False) -> pa.
     if absent:
         given = [rows.column(f.name) if f.name in there else pa.nulls(rows.num_rows, f.type) for f in wanted]
         rows = pa.table(given, names=wanted.names)
-    return rows.cast(wanted)
+    return rows if rows.schema.equals(wanted) else rows.cast(wanted)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import numpy as np
 
 from tidegate.declarations.errors import UserError
+from tidegate.declarations.interval_labels import interval_label, label_start
 from tidegate.declarations.models import EPOCH, Pipeline, from_us, to_us
 from tidegate.operators.schedule import Int64s
 
@@ -36,21 +37,15 @@ class Interval:
         return (self.end - EPOCH) % timedelta(days=1) == timedelta(0)
 
 
-def label_format(pipeline: Pipeline) -> str:
-    """How a partition's label is written: to the hour, or to the minute or second where intervals are shorter."""
-    if pipeline.interval_s % 3600 == 0:
-        return "%Y-%m-%dT%H"
-    return "%Y-%m-%dT%H%M" if pipeline.interval_s % 60 == 0 else "%Y-%m-%dT%H%M%S"
-
-
 def interval_at(pipeline: Pipeline, start: datetime) -> Interval:
     """The interval that begins at ``start``, which must be a multiple of the pipeline's interval since 1970."""
-    return Interval(start, start + timedelta(seconds=pipeline.interval_s), start.strftime(label_format(pipeline)))
+    length = timedelta(seconds=pipeline.interval_s)
+    return Interval(start, start + length, interval_label(start, length))
 
 
 def interval_labelled(pipeline: Pipeline, label: str) -> Interval:
     """The interval whose partitions bear this label."""
-    return interval_at(pipeline, datetime.strptime(label, label_format(pipeline)).replace(tzinfo=UTC))
+    return interval_at(pipeline, label_start(label))
 
 
 def interval_holding(pipeline: Pipeline, instant_us: int) -> Interval:

@@ -14,6 +14,7 @@ arguments that are columns themselves) and casts to and from text compute each d
 """
 
 from tidegate.operators.expressions.evaluation import columns_of, evaluate, truth
+from tidegate.operators.expressions.failures import Failed, can_fail, checked
 from tidegate.operators.expressions.pruning import pushed_down
 
-__all__ = ["columns_of", "evaluate", "pushed_down", "truth"]
+__all__ = ["Failed", "can_fail", "checked", "columns_of", "evaluate", "pushed_down", "truth"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache, reduce
 from typing import Any, TypeAlias
 
@@ -65,6 +66,7 @@ _FIELDS: Mapping[type[exp.Expression], str] = {
     exp.Minute: "MINUTE",
     exp.Second: "SECOND",
 }
+_EVERYWHERE = nullcontext()
 _SINCE_EPOCH = {exp.UnixSeconds: "SECOND", exp.UnixMillis: "MILLISECOND", exp.UnixMicros: "MICROSECOND"}
 
 
@@ -84,10 +86,7 @@ def evaluate(expression: Expression, rows: Rows, kind: pa.DataType | None = None
     >>> evaluate("9223372036854775807 + x", rows).to_pylist()
     [None, None, None]
     """
-    value = _Evaluator(rows).value(parsed(expression) if isinstance(expression, str) else expression)
-    if kind is not None and value.type != kind:
-        value = cast(value, kind)
-    return whole(value, rows.num_rows)
+    return Evaluator(rows).column(expression, kind)
 
 
 def truth(expression: Expression, rows: Rows) -> np.ndarray:
@@ -108,14 +107,26 @@ def parsed(sql: str) -> exp.Expression:
     return sqlglot.parse_one(sql, dialect="spark")
 
 
-class _Evaluator:
+class Evaluator:
     """Values of expressions over the same rows."""
 
     def __init__(self, rows: Rows):
         self.rows = rows
         self.names = {name.lower(): name for name in rows.schema.names}
 
+    def column(self, expression: Expression, kind: pa.DataType | None = None) -> pa.Array:
+        """The value for every row, of a type if one is given."""
+        value = self.value(parsed(expression) if isinstance(expression, str) else expression)
+        if kind is not None and value.type != kind:
+            value = cast(value, kind)
+        return whole(value, self.rows.num_rows)
+
+    def among(self, rows: Callable[[], Value]) -> AbstractContextManager[None]:
+        """Inside, values matter only for the rows for which ``rows`` is true: for whoever watches them."""
+        return _EVERYWHERE
+
     def value(self, node: exp.Expression) -> Value:  # noqa: C901 - a case per kind of expression
+        """A node's value: a column, or a constant."""
         match node:
             case exp.Paren():
                 return self.value(node.this)
@@ -128,8 +139,7 @@ class _Evaluator:
             case exp.Null():
                 return pa.scalar(None)
             case exp.And() | exp.Or():
-                both = pc.and_kleene if isinstance(node, exp.And) else pc.or_kleene
-                return both(self._condition(node.this), self._condition(node.expression))
+                return self._both(node)
             case exp.Not():
                 return pc.invert(self._condition(node.this))
             case exp.Is():
@@ -144,9 +154,9 @@ class _Evaluator:
             case exp.Case():
                 return self._case(node)
             case exp.If():
-                return self._chosen([(self._condition(node.this), node.args["true"])], node.args.get("false"))
+                return self._chosen([(lambda: self._condition(node.this), node.args["true"])], node.args.get("false"))
             case exp.Coalesce():
-                return pc.coalesce(*unified([self.value(n) for n in (node.this, *node.expressions)]))
+                return self._first(node)
             case exp.Greatest() | exp.Least():
                 return self._extreme(node)
             case exp.Nullif():
@@ -184,6 +194,19 @@ class _Evaluator:
     def _compared(self, kind: type[exp.Expression], left: exp.Expression, right: exp.Expression) -> Value:
         return compared(kind, *self._comparable(left, right))
 
+    def _both(self, node: exp.And | exp.Or) -> Value:
+        left, conjunction = self._condition(node.this), isinstance(node, exp.And)
+        with self.among(lambda: pc.fill_null(left if conjunction else pc.invert(left), True)):
+            right = self._condition(node.expression)
+        return (pc.and_kleene if conjunction else pc.or_kleene)(left, right)
+
+    def _first(self, node: exp.Coalesce) -> Value:
+        values = [self.value(node.this)]
+        for other in node.expressions:
+            with self.among(lambda: reduce(pc.and_, map(pc.is_null, values))):
+                values.append(self.value(other))
+        return pc.coalesce(*unified(values))
+
     def _is(self, node: exp.Is) -> Value:
         value = self.value(node.this)
         if isinstance(node.expression, exp.Null):
@@ -205,21 +228,31 @@ class _Evaluator:
         return reduce(pc.or_kleene, (compared(exp.EQ, value, item) for item in items))
 
     def _case(self, node: exp.Case) -> Value:
-        branches = []
-        for branch in node.args["ifs"]:
+        def condition(branch: exp.Expression) -> Callable[[], Value]:
             if node.this is None:
-                condition = self._condition(branch.this)
-            else:
-                condition = self._compared(exp.EQ, node.this, branch.this)
-            branches.append((condition, branch.args["true"]))
+                return lambda: self._condition(branch)
+            return lambda: self._compared(exp.EQ, node.this, branch)
+
+        branches = [(condition(branch.this), branch.args["true"]) for branch in node.args["ifs"]]
         return self._chosen(branches, node.args.get("default"))
 
-    def _chosen(self, branches: list[tuple[Value, exp.Expression]], default: exp.Expression | None) -> Value:
+    def _chosen(
+        self, branches: list[tuple[Callable[[], Value], exp.Expression]], default: exp.Expression | None
+    ) -> Value:
         """The value of the first branch whose condition is true, else the default."""
-        values = [self.value(node) for _, node in branches]
-        *values, result = unified([*values, pa.scalar(None) if default is None else self.value(default)])
-        for (condition, _), value in reversed(list(zip(branches, values, strict=True))):
-            result = pc.if_else(pc.fill_null(condition, False), value, result)
+        conditions: list[Value] = []
+        values: list[Value] = []
+        for condition, node in branches:
+            with self.among(lambda: _none(conditions)):
+                found = pc.fill_null(condition(), False)
+                with self.among(lambda: found):  # noqa: B023 - it is asked for at once
+                    values.append(self.value(node))
+            conditions.append(found)
+        with self.among(lambda: _none(conditions)):
+            values.append(pa.scalar(None) if default is None else self.value(default))
+        *values, result = unified(values)
+        for holds, value in reversed(list(zip(conditions, values, strict=True))):
+            result = pc.if_else(holds, value, result)
         return result
 
     def _extreme(self, node: exp.Greatest | exp.Least) -> Value:
@@ -314,6 +347,11 @@ class _Evaluator:
             case exp.DateDiff():
                 return times.days_between(self._time(node.this), self._time(node.expression))
         raise AssertionError(f"declarations let through what is not computed: {node.sql('spark')[:80]}")
+
+
+def _none(conditions: Sequence[Value]) -> Value:
+    """Where none of some conditions is true."""
+    return pc.invert(reduce(pc.or_, conditions, pa.scalar(False)))
 
 
 def _smaller(one: Value, other: Value) -> Value:

@@ -2,7 +2,6 @@
 
 from tidegate.operators.join_aggregate.combining import combined
 from tidegate.operators.join_aggregate.operator import advance, finish, rebatched, step
-from tidegate.operators.join_aggregate.saving import merged, split, state_from_tables, state_tables
 from tidegate.operators.join_aggregate.spec import Measure, Side, Spec
 from tidegate.operators.join_aggregate.state import State, start, state_bytes
 
@@ -14,12 +13,8 @@ __all__ = [
     "advance",
     "combined",
     "finish",
-    "merged",
     "rebatched",
-    "split",
     "start",
     "state_bytes",
-    "state_from_tables",
-    "state_tables",
     "step",
 ]

@@ -36,7 +36,7 @@ def step(state: State, batch: pa.RecordBatch | pa.Table) -> tuple[State, pa.Tabl
     the next join, so that chains and stars need no more than the totals per key; the join's result is never formed.
 
     Args:
-        state: from ``start``, ``step`` or ``state_from_tables``.
+        state: from ``start`` or ``step``.
         batch: rows of ``spec.input_schema`` in ascending order of ``arrival_us``, across batches too; the effective
             arrival time, max(arrival, event). Columns that a row's side does not own are ignored.
 
@@ -171,7 +171,6 @@ def _answer_up_to(state: State, complete: int) -> tuple[State, pa.Table]:
         sides=tuple(sides),
         totals=totals,
         next_window=complete,
-        answered_us=(int(emit_us[complete - 1]), int(end_us[complete - 1])),
         peak_bytes=max(state.peak_bytes, int(bytes_at.max())),
     )
     return with_few_codes(answered), rows

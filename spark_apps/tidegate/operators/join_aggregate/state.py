@@ -35,8 +35,7 @@ class Plan:
     """What follows from the query and its schedule alone.
 
     ``chain_of``: per window the chain that it belongs to. ``following``: per window the next one of its chain, or
-    their number. ``needed_from_us``: per side, ``Schedule.needed_from_us``; if the schedule has an open end, behind its
-    last window the latest start.
+    their number. ``needed_from_us``: per side, ``Schedule.needed_from_us``.
     """
 
     spec: Spec
@@ -44,10 +43,9 @@ class Plan:
     chain_of: Int64s
     following: Int64s
     needed_from_us: tuple[Int64s, ...]
-    open_end: bool = False
 
     @staticmethod
-    def of(spec: Spec, schedule: Schedule, open_end: bool = False) -> Plan:
+    def of(spec: Spec, schedule: Schedule) -> Plan:
         """The plan of a query.
 
         Raises:
@@ -62,8 +60,8 @@ class Plan:
         order = np.argsort(chain_of, kind="stable")
         same = chain_of[order[1:]] == chain_of[order[:-1]]
         following[order[:-1][same]] = order[1:][same]
-        needed_from_us = [schedule.needed_from_us(alias, open_end) for alias in aliases]
-        return Plan(spec, schedule, chain_of, following, tuple(needed_from_us), open_end)
+        needed_from_us = [schedule.needed_from_us(alias) for alias in aliases]
+        return Plan(spec, schedule, chain_of, following, tuple(needed_from_us))
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,10 +70,9 @@ class State:
 
     ``sides``: per side its tuples, with codes for their values; what the codes mean is in ``books`` and
     ``combinations``. ``totals``: chain of windows → (the last one that it answered, per side the totals then); they
-    follow from the tuples and are not saved. ``next_window``: index of the next window to answer. ``answered_us``:
-    (emit_us, window_end_us) of the last one answered. ``last_arrival_us``: no tuple that arrives before it is still
-    to come. ``peak_bytes``: the most that the tuples needed took at any answer. ``codes_kept``: how many codes there
-    were when they were last renamed.
+    follow from the tuples. ``next_window``: index of the next window to answer. ``last_arrival_us``: no tuple that
+    arrives before it is still to come. ``peak_bytes``: the most that the tuples needed took at any answer.
+    ``codes_kept``: how many codes there were when they were last renamed.
     """
 
     plan: Plan
@@ -84,7 +81,6 @@ class State:
     combinations: AllCombinations
     totals: Mapping[int, tuple[int, tuple[Running, ...]]] = field(default_factory=dict)
     next_window: int = 0
-    answered_us: tuple[int, int] = (BEFORE_ALL_US, BEFORE_ALL_US)
     last_arrival_us: int = BEFORE_ALL_US
     peak_bytes: int = 0
     codes_kept: int = 0
@@ -103,15 +99,12 @@ class State:
         return tuple(tables)
 
 
-def start(spec: Spec, schedule: Schedule, open_end: bool = False) -> State:
+def start(spec: Spec, schedule: Schedule) -> State:
     """The state before any tuple has been seen.
 
     Args:
         spec: what to answer.
         schedule: the windows to answer.
-        open_end: whether later windows may be added when the state is loaded again: then what they can need is held
-            beyond the schedule's last window. They must not start before any window of this schedule does, nor be
-            answered before an arrival that the state has seen.
 
     Raises:
         ValueError: the schedule lacks the bounds of an alias.
@@ -123,7 +116,7 @@ def start(spec: Spec, schedule: Schedule, open_end: bool = False) -> State:
             coded.append(measure.slot)
     books = {slot: Codebook.empty(spec.columns.field(slot).type) for slot in coded}
     combinations = {slots: Combinations.empty(slots) for slots in all_slots}
-    return State(Plan.of(spec, schedule, open_end), tuple(Held() for _ in spec.sides), books, combinations)
+    return State(Plan.of(spec, schedule), tuple(Held() for _ in spec.sides), books, combinations)
 
 
 def state_bytes(state: State) -> int:

@@ -1,7 +1,6 @@
 """The k best tuples of each sliding window of an out-of-order stream."""
 
 from tidegate.operators.top_k.operator import State, advance, finish, merge, start, state_bytes, step
-from tidegate.operators.top_k.saving import merged, split, state_from_tables, state_tables
 from tidegate.operators.top_k.sifting import sifted
 from tidegate.operators.top_k.spec import Spec, Term
 
@@ -12,12 +11,8 @@ __all__ = [
     "advance",
     "finish",
     "merge",
-    "merged",
     "sifted",
-    "split",
     "start",
     "state_bytes",
-    "state_from_tables",
-    "state_tables",
     "step",
 ]

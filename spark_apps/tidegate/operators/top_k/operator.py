@@ -31,43 +31,37 @@ class State:
     """The candidates: per group the k best tuples so far of each pane that a window still to answer may cover.
 
     ``candidates``: all groups' together, best first. ``next_window``: index of the next window to answer.
-    ``answered_us``: (emit_us, window_end_us) of the last one answered. ``last_arrival_us``: no tuple that arrives
-    before it is still to come. ``peak_bytes``: the most that was held at any answer; in a pane with more than k
-    contenders in one batch the k that came first stand for those that were held. ``open_end``: whether windows may be
-    added behind the schedule's last (see ``start``). ``needed_from_us``: int64[n + 1], the least event time that any
-    window from i on needs. ``reached_us``: int64[n], the latest end of the windows up to i.
+    ``last_arrival_us``: no tuple that arrives before it is still to come. ``peak_bytes``: the most that was held at any
+    answer; in a pane with more than k contenders in one batch the k that came first stand for those that were held.
+    ``needed_from_us``: int64[n + 1], the least event time that any window from i on needs. ``reached_us``: int64[n],
+    the latest end of the windows up to i.
     """
 
     spec: Spec
     schedule: Schedule
     candidates: pa.Table
     next_window: int = 0
-    answered_us: tuple[int, int] = (BEFORE_ALL_US, BEFORE_ALL_US)
     last_arrival_us: int = BEFORE_ALL_US
     peak_bytes: int = 0
-    open_end: bool = False
     needed_from_us: Int64s = field(default_factory=lambda: np.zeros(1, dtype=np.int64), repr=False)
     reached_us: Int64s = field(default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
 
 
-def start(spec: Spec, schedule: Schedule, open_end: bool = False) -> State:
+def start(spec: Spec, schedule: Schedule) -> State:
     """The state before any tuple has been seen.
 
     Args:
         spec: what to answer.
         schedule: the windows to answer.
-        open_end: whether later windows may be added when the state is loaded again: then what they can need is held
-            beyond the schedule's last window. They must not start before any window of this schedule does, nor be
-            answered before an arrival that the state has seen.
 
     Raises:
         ValueError: the schedule lacks the alias' bounds, or bounds are not multiples of the pane.
     """
     _check_panes(spec, schedule)
-    needed_from_us = schedule.needed_from_us(spec.alias, open_end)
+    needed_from_us = schedule.needed_from_us(spec.alias)
     reached_us = np.maximum.accumulate(schedule.window_end_us)
     nothing = spec.input_schema.empty_table()
-    return State(spec, schedule, nothing, open_end=open_end, needed_from_us=needed_from_us, reached_us=reached_us)
+    return State(spec, schedule, nothing, needed_from_us=needed_from_us, reached_us=reached_us)
 
 
 def step(state: State, batch: pa.RecordBatch | pa.Table) -> tuple[State, pa.Table]:
@@ -80,7 +74,7 @@ def step(state: State, batch: pa.RecordBatch | pa.Table) -> tuple[State, pa.Tabl
     at once, halving them (``windows``); as many may wait for their slack as there are.
 
     Args:
-        state: from ``start``, ``step`` or ``state_from_tables``.
+        state: from ``start`` or ``step``.
         batch: rows of ``spec.input_schema`` in ascending order of ``arrival_us``, across batches too; the effective
             arrival time, max(arrival, event). No NaN among the scores.
 
@@ -190,17 +184,16 @@ def _taken_in(state: State, fresh: pa.Table, last_arrival_us: int) -> tuple[Stat
         both, seen = both.take(pa.array(order)), seen[order]
     event_us = int64s(both.column("event_us"))
     (group,), groups = group_codes(spec, both)
-    answers, answered_us, peak_bytes = spec.output_schema.empty_table(), state.answered_us, state.peak_bytes
+    answers, peak_bytes = spec.output_schema.empty_table(), state.peak_bytes
     if last > first:
         answers = _answers(state, both, event_us, seen, group, groups, last)
-        answered_us = int(schedule.emit_us[last - 1]), int(schedule.window_end_us[last - 1])
         goes = np.searchsorted(state.needed_from_us[first:last], event_us, side="right")
         held = _first_k(spec, event_us, group, seen)
         goes[~held] = 0
         peak_bytes = max(peak_bytes, accounting.peak_bytes(both, seen - first, goes, last - first))
     keep = _first_k(spec, event_us, group) & (event_us >= state.needed_from_us[last])
     candidates = both if keep.all() else both.filter(pa.array(keep)).combine_chunks()
-    advanced = replace(state, candidates=candidates, next_window=last, answered_us=answered_us, peak_bytes=peak_bytes)
+    advanced = replace(state, candidates=candidates, next_window=last, peak_bytes=peak_bytes)
     return advanced, answers
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,10 +85,12 @@ class EffectiveBounds:
         slots: Sequence[Slot | None],
         initial_lower_us: int | None = None,
         until_us: int | None = None,
+        evicted_us: Mapping[int, int] | None = None,
     ) -> EffectiveBounds:
         """The bounds under these plans, in any order; of two with the same instant the later given one counts.
 
-        ``initial_lower_us``: what had been evicted by the first plan; None: nothing.
+        ``initial_lower_us``: what had been evicted by the first plan; None: nothing. ``evicted_us``: instant of a plan
+        → bound below which all was evicted early at that instant.
         """
         given = zip(effective_from_us, width_us, slots, strict=True)
         plans = {int(start): (int(width), *(slot or (0, 0, 1))) for start, width, slot in given}
@@ -99,6 +101,8 @@ class EffectiveBounds:
         base = np.full(len(starts), UNBOUNDED_US if initial_lower_us is None else initial_lower_us, dtype=np.int64)
         bounds = cls(starts, width, offset, slot, period, base, until_us)
         base[1:] = np.maximum(base[1:], bounds._before(starts[1:], np.arange(len(starts) - 1)))
+        for i, start in enumerate(starts.tolist()):
+            base[i] = max(int(base[i]), (evicted_us or {}).get(start, UNBOUNDED_US))
         np.maximum.accumulate(base, out=base)
         return bounds
 

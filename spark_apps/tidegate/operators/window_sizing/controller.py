@@ -14,8 +14,9 @@ import numpy as np
 
 from tidegate.operators.window_sizing.eviction import Worth, bounds_within
 from tidegate.operators.window_sizing.ledger import Arrivals, Ledger, Slot
-from tidegate.operators.window_sizing.live_planning import in_phase, live_plan
+from tidegate.operators.window_sizing.live_planning import LivePlan, in_phase, live_plan
 from tidegate.operators.window_sizing.needs import Floats, Integers
+from tidegate.operators.window_sizing.planning import SupportLevel, admit
 from tidegate.operators.window_sizing.query_support import (
     WindowNow,
     going_on,
@@ -27,7 +28,15 @@ from tidegate.operators.window_sizing.replanning import plan_in_effect, plan_row
 from tidegate.operators.window_sizing.rows import PlanRow, QueryPlanRow, RateRow, Trigger
 from tidegate.operators.window_sizing.spec import ControllerSpec, SizedQuery
 from tidegate.operators.window_sizing.state import ControllerState, QueryState, StreamState, slot_of
-from tidegate.operators.window_sizing.triggers import Widths, extremes_us, level_moved, planning_budget, trigger
+from tidegate.operators.window_sizing.triggers import (
+    LEVEL_ORDER,
+    Widths,
+    extremes_us,
+    headroom,
+    level_moved,
+    planning_budget,
+    trigger,
+)
 
 
 class Advanced(NamedTuple):
@@ -69,7 +78,11 @@ def advance_counts(
     (3) Windows let go of what their plan does not hold any more. (4) What arrives in [t, t + tick) is taken in; if the
     windows would then hold more than M, panes are evicted early, those that mend least first. That counts from t: the
     row of such a window effective from t has the width that is left and names ``eviction``, and at t + tick there is
-    a new plan, made with the bytes that windows really hold where these are more than the rates say.
+    a new plan.
+
+    A plan lets windows hold all that queries need, unless they take turns: what is foreseen, from the rates, decides
+    on surplus, turns and admission, and throws nothing away. Levels B and below come of what is evicted when memory is
+    really full, in the same order in which :func:`live_plan` would spend it.
 
     Arguments: ``start_us``, ``end_us``: multiples of the tick, start the first tick after ``state.tick_us``.
     ``arrivals``: stream → what arrived; streams without any may be missing. The last slot's rates wait in the state for
@@ -117,7 +130,6 @@ class _Run:
         self.rates: list[RateRow] = []
         self.plans: list[PlanRow] = []
         self.query_plans: list[QueryPlanRow] = []
-        self.newness = -math.expm1(-math.log(2.0) * spec.tick_s / spec.half_life_s)
         self.next_event_us = start_us  # the first tick of a call looks at queries and what was learnt about them
         self.active: tuple[SizedQuery, ...] = ()
         self.widths: dict[str, Widths] = {}
@@ -149,19 +161,19 @@ class _Run:
         held_from_us = [t_us if s.closed(t_us - spec.tick_us) else s.held_from_us for s in self.streams]
         memory_was_full = any(stream.evicted_early for stream in self.streams)
         for i, stream in enumerate(self.streams):
-            self.streams[i] = self._observed(i, stream, t_us)
+            self.streams[i] = self._observed(stream, t_us)
         if looked := t_us >= self.next_event_us:
             self._look_at_queries(t_us)
-        moved = self._moved(t_us)
+        moved = self._moved()
         reason = self._reason(moved, memory_was_full) if looked or moved or memory_was_full else None
         own_plans = self._planned(t_us, reason) if reason else {}
         own_plans |= self._taken_in(t_us, arriving)
-        self.plans.extend(own_plans[i] for i in sorted(own_plans))
+        self.plans.extend(_within(spec.memory_budget_bytes, [own_plans[i] for i in sorted(own_plans)]))
         if looked or own_plans:
-            self._support_queries(t_us, held_from_us, planned=reason is not None)
+            self._support_queries(t_us, held_from_us, planned=reason not in (None, "memory"))
         self.tick_us = t_us
 
-    def _observed(self, i: int, stream: StreamState, t_us: int) -> StreamState:
+    def _observed(self, stream: StreamState, t_us: int) -> StreamState:
         """The stream's estimates after the slot before t, and its row of rates."""
         spec, tuples = self.spec, stream.pending_tuples
         first = stream.first_arrival_us
@@ -169,9 +181,10 @@ class _Run:
             first = t_us - spec.tick_us
         rate, tuple_bytes = stream.rate, stream.tuple_bytes
         if first is not None:
-            rate += self.newness * (tuples / spec.tick_s - rate)
+            newness = spec.newness(stream.stream, (t_us - first) / 1e6)
+            rate += newness * (tuples / spec.tick_s - rate)
             if tuples > 0 and stream.pending_bytes > 0:
-                tuple_bytes += self.newness * (stream.pending_bytes / tuples - tuple_bytes)
+                tuple_bytes += newness * (stream.pending_bytes / tuples - tuple_bytes)
         self.rates.append(
             RateRow(
                 stream.stream, t_us, tuples, rate, tuple_bytes,
@@ -179,13 +192,9 @@ class _Run:
             )
         )  # fmt: skip
         lower_us = None if stream.width_s is None else stream.lower_before_us(t_us)
-        now, dense = rate * tuple_bytes, stream.dense or stream.evicted_early > 0
-        if dense:
-            density = self._density(i, t_us, lower_us)
-            now, dense = max(now, density), density > now
         # Less than one tuple in a half-life is as good as none: no relative change is read into it.
         floor = tuple_bytes / spec.half_life_s
-        now, planned = max(now, floor), max(stream.plan_byte_rate, floor)
+        now, planned = max(rate * tuple_bytes, floor), max(stream.plan_byte_rate, floor)
         off = abs(now - planned) > spec.rate_change * planned
         return replace(
             stream,
@@ -193,19 +202,11 @@ class _Run:
             tuple_bytes=tuple_bytes,
             first_arrival_us=first,
             lower_us=lower_us,
-            dense=dense,
             moved_ticks=stream.moved_ticks + 1 if off else 0,
         )
 
-    def _density(self, i: int, t_us: int, lower_us: int | None) -> float:
-        """Bytes per second of what the window holds at t; of what last arrived if it had to let go of everything."""
-        if lower_us is None or t_us <= lower_us:
-            return self.streams[i].pending_bytes / self.spec.tick_s
-        panes, size = self.ledgers[i].held_panes
-        return float(size[panes >= lower_us].sum()) / ((t_us - lower_us) / 1e6)
-
-    def _byte_rate(self, i: int, stream: StreamState, t_us: int) -> float:
-        return max(stream.byte_rate, self._density(i, t_us, stream.lower_us)) if stream.dense else stream.byte_rate
+    def _byte_rates(self) -> dict[str, float]:
+        return {stream.stream: stream.byte_rate for stream in self.streams}
 
     def _look_at_queries(self, t_us: int) -> None:
         """Take note of which queries are active and what they need, and when to look again."""
@@ -215,10 +216,9 @@ class _Run:
         changes = [us for us in self.spec.durations_us if us > t_us]
         self.next_event_us = min(changes, default=1 << 62)
 
-    def _moved(self, t_us: int) -> bool:
+    def _moved(self) -> bool:
         """Whether a byte rate has been off, or another level in reach, for some ticks in a row."""
-        spec = self.spec
-        byte_rates = {s.stream: self._byte_rate(i, s, t_us) for i, s in enumerate(self.streams)}
+        spec, byte_rates = self.spec, self._byte_rates()
         budget = planning_budget(spec, self.extremes, byte_rates, self.streams)
         another = level_moved(spec, self.state, self.extremes, byte_rates, budget)
         self.level_ticks = self.level_ticks + 1 if another else 0
@@ -233,14 +233,23 @@ class _Run:
         return reason
 
     def _planned(self, t_us: int, reason: Trigger) -> dict[int, PlanRow]:
-        """Plan all windows anew from t on; their rows."""
-        spec = self.spec
-        byte_rates = {s.stream: self._byte_rate(i, s, t_us) for i, s in enumerate(self.streams)}
+        """Plan all windows anew from t on; the rows of those that change.
+
+        Memory that was full leaves no surplus. Windows take turns at first as declared rates ask for; later only once
+        memory has really been full.
+        """
+        spec, byte_rates = self.spec, self._byte_rates()
         needs = spec.needs(self.active, byte_rates)
         budget = planning_budget(spec, self.extremes, byte_rates, self.streams)
-        plan = live_plan(needs, budget, spec.tick_s, plan_in_effect(self.streams, t_us))
+        spared = headroom(spec, self.extremes, byte_rates, self.streams)
+        turns = reason in ("start", "budget", "memory")
+        plan = live_plan(needs, budget, spec.tick_s, plan_in_effect(self.streams, t_us), spared, turns)
+        if reason == "memory" and plan.support_level == "A":
+            plan = LivePlan.still("A", needs.max_t)
         waiting = waiting_queries(plan, self.streams, self.active, self.widths, self.queries, t_us)
         rows = plan_rows(in_phase(plan, waiting, spec.tick_s), needs, self.streams, t_us, reason)
+        if reason == "memory" and plan.support_level == self.state.support_level != "C":
+            rows = {i: row for i, row in rows.items() if row.width_s != self.streams[i].width_s}
         for i, row in rows.items():
             self.streams[i] = replace(_under(self.streams[i], row), plan_byte_rate=row.byte_rate, moved_ticks=0)
         self.level_ticks = 0
@@ -259,7 +268,8 @@ class _Run:
         evicted = dict.fromkeys(range(len(self.streams)), 0)
         rows: dict[int, PlanRow] = {}
         if sum(ledger.held_bytes for ledger in self.ledgers) > spec.memory_budget_bytes:
-            worths = [Worth.of(s.stream, self.active, self.widths, s.plan_byte_rate) for s in self.streams]
+            admitted = self._admitted_widths()
+            worths = [Worth.of(s.stream, self.active, admitted, s.plan_byte_rate) for s in self.streams]
             bounds = bounds_within(self.ledgers, worths, spec.memory_budget_bytes, t_us, spec.tick_us)
             for i, bound_us in sorted(bounds.items()):
                 # A window that keeps nothing but the present pane cannot be told from one that keeps nothing.
@@ -279,6 +289,16 @@ class _Run:
             )
         return rows
 
+    def _admitted_widths(self) -> dict[str, Widths]:
+        """What queries need, in order of eviction; of those that are not admitted no width is held for their error."""
+        if self.state.support_level != "infeasible":
+            return self.widths
+        byte_rates = self._byte_rates()
+        needs = self.spec.needs(self.active, byte_rates)
+        _, refused = admit(needs, planning_budget(self.spec, self.extremes, byte_rates, self.streams))
+        lost = {q: {stream: (exact, 0) for stream, (exact, _) in self.widths[q].items()} for q in refused}
+        return self.widths | lost
+
     def _narrowed(self, i: int, t_us: int, width_us: int) -> PlanRow:
         """The stream under a plan of that width from t on, and its row."""
         stream = self.streams[i]
@@ -287,12 +307,12 @@ class _Run:
         row = PlanRow(
             stream=stream.stream,
             effective_from_us=t_us,
-            support_level=self.state.support_level,
+            support_level=_worse(self.state.support_level, width_us, max_t, min_t),
             width_s=width_us / 1e6,
             min_width_s=min_t / 1e6,
             max_width_s=max_t / 1e6,
             byte_rate=stream.plan_byte_rate,
-            planned_bytes=width_us / 1e6 * stream.plan_byte_rate,
+            planned_bytes=float(self.ledgers[i].held_bytes),
             trigger="eviction",
         )
         self.streams[i] = _under(stream, row)
@@ -320,11 +340,28 @@ class _Run:
         self.next_event_us = min([self.next_event_us, *changes])
 
 
+def _within(budget_bytes: float, rows: Sequence[PlanRow]) -> Sequence[PlanRow]:
+    """The rows of one instant, the bytes of which add up to no more than the budget."""
+    total = math.fsum(row.planned_bytes for row in rows)
+    if total <= budget_bytes:
+        return rows
+    share = budget_bytes / total * (1 - 1e-12)
+    return [replace(row, planned_bytes=row.planned_bytes * share) for row in rows]
+
+
+def _worse(planned: SupportLevel, width_us: int, max_us: int, min_us: int) -> SupportLevel:
+    """The level that was planned, or what is left of it where a window is narrower than that."""
+    if planned == "C":
+        return planned
+    left: SupportLevel = "A" if width_us >= max_us else "B" if width_us >= min_us else "infeasible"
+    return max(planned, left, key=LEVEL_ORDER.__getitem__)
+
+
 def _under(stream: StreamState, row: PlanRow) -> StreamState:
     return replace(
         stream,
         plan_from_us=row.effective_from_us,
-        width_s=row.width_s,
+        width_s=row.grows_to_s,
         slot_offset_s=row.slot_offset_s,
         slot_s=row.slot_s,
         period_s=row.period_s,

@@ -21,7 +21,8 @@ class LivePlan:
     """Widths and slots of all windows from one instant on.
 
     float64[d] in s, multiples of the tick: ``width_s``, always held; ``slot_s`` (0: does not swing), ``slot_offset_s``
-    from the plan's instant (negative: running by then) and ``period_s``. ``group`` int64[d], −1: none.
+    from the plan's instant (negative: running by then) and ``period_s``. ``group`` int64[d], −1: none. At level B and
+    below, ``width_s`` is what the budget is reckoned to hold; windows may hold more as long as it fits (``targets_s``).
     ``needed_c_share``: bytes that level C takes as a share of those of level B; 1 where level C was not looked at.
     """
 
@@ -39,6 +40,14 @@ class LivePlan:
         nothing = np.zeros(len(width_s))
         group = np.full(len(width_s), -1, dtype=np.int64)
         return cls(level, width_s, nothing, nothing, np.full(len(width_s), np.inf), group, needed_c_share)
+
+    def targets_s(self, needs: Needs) -> Floats:
+        """float64[d]: how wide windows may become.
+
+        Windows that take turns must keep to their widths. Otherwise nothing that is held and would serve is let go of
+        for the sake of a forecast: windows may hold all that queries need until memory is really full.
+        """
+        return self.width_s if self.support_level == "C" else np.maximum(self.width_s, needs.max_t)
 
     def planned_bytes(self, byte_rate: Floats) -> Floats:
         """float64[d]: what the windows take at most, together: static widths, and a part each of the slots' peak."""
@@ -84,12 +93,22 @@ class LivePlan:
         return replace(self, slot_offset_s=offset)
 
 
-def live_plan(needs: Needs, budget_bytes: float, tick_s: float, current: LivePlan | None = None) -> LivePlan:
+def live_plan(
+    needs: Needs,
+    budget_bytes: float,
+    tick_s: float,
+    current: LivePlan | None = None,
+    headroom_bytes: float = 0.0,
+    turns: bool = True,
+) -> LivePlan:
     """Level, widths and slots for needs in whole ticks.
 
     Idea: levels A and B as in :func:`plan`, in whole ticks. Level C: the slots in effect stay (``current``, offsets
     from now) as long as they do for the needs and fit; else :func:`slot_schedule`'s, if they fit. Otherwise queries are
     admitted at level B in order of priority, and what is left is spent as at level B.
+
+    Arguments: ``headroom_bytes``: of the budget, not for surplus at level A, nor for level C and below. ``turns``:
+    whether windows may be narrowed to take turns; those that do already go on.
 
     **Cost**: that of the level's algorithm: milliseconds, but for a new schedule of level C, which takes 0.03 s (two
     windows) to 0.4 s (twelve). **Guarantee**: the windows' peak ≤ budget at these byte rates; at A and B width ≥ Min_T;
@@ -103,17 +122,19 @@ def live_plan(needs: Needs, budget_bytes: float, tick_s: float, current: LivePla
     """
     level = support_level(needs, budget_bytes)
     if level == "A":
-        return LivePlan.still("A", a_support(needs, budget_bytes, tick_s))
+        spare = max(budget_bytes - headroom_bytes, needs.bytes_of(needs.max_t))
+        return LivePlan.still("A", a_support(needs, spare, tick_s))
     if level == "B":
         return LivePlan.still("B", b_support(needs, budget_bytes, needs.min_t, tick_s))
     needed_b = needs.bytes_of(needs.min_t)
+    budget_bytes = max(budget_bytes - headroom_bytes, 0.0)
     if current is not None and current.support_level == "C" and current.carries(needs):
         peak = current.peak_bytes(needs.byte_rate)
         if peak <= budget_bytes:
             return replace(current, needed_c_share=peak / needed_b)
     # A schedule costs much more than a bound, which most often says already that there is none.
     needed_c = mean_bound_bytes(Reaches.of(needs, None, tick_s))
-    if needed_c <= budget_bytes:
+    if turns and needed_c <= budget_bytes:
         schedule = slot_schedule(needs, "joint", quantum_s=tick_s, single_swing=True)
         needed_c = schedule.peak_bytes
         found = _of_schedule(schedule, needed_c / needed_b)

@@ -109,6 +109,8 @@ def _regular(
     if extra_us is not None and extra_us > state.last_valid_us + state.delay_us:
         extra_us = None
     state = replace(state, extra_answer_us=extra_us, valid_us=max(ready_us, now_us))
+    # K is counted in whole ticks, so what is asked after this instant reaches a tick less far back.
+    ready_us, exact_us = ready_us - tick_us, None if exact_us is None else exact_us - tick_us
     if exact_us is not None and exact_us <= now_us:
         return replace(state, support_level="A")
     if ready_us <= now_us or extra_us is not None:

@@ -63,7 +63,7 @@ def plan_rows(
     plan: LivePlan, needs: Needs, streams: Sequence[StreamState], t_us: int, trigger: Trigger
 ) -> dict[int, PlanRow]:
     """The rows of ``window_plan`` for a plan from t on: index of the stream → row."""
-    size = plan.planned_bytes(needs.byte_rate)
+    size, width = plan.planned_bytes(needs.byte_rate), plan.targets_s(needs)
     rows = {}
     for i, stream in enumerate(streams):
         swings = plan.slot_s[i] > 0
@@ -71,7 +71,7 @@ def plan_rows(
             stream=stream.stream,
             effective_from_us=t_us,
             support_level=plan.support_level,
-            width_s=float(plan.width_s[i]),
+            width_s=float(width[i]),
             min_width_s=float(needs.min_t[i]),
             max_width_s=float(needs.max_t[i]),
             byte_rate=float(needs.byte_rate[i]),

@@ -25,13 +25,16 @@ RATES_SCHEMA = common_schema("stream_rates")
 class PlanRow:
     """One row of ``window_plan``: the plan of one stream from ``effective_from_us`` on.
 
-    Widths are what the stream's window holds, newest minus oldest event time: a query needs its range and K.
-    ``width_s``: what is always held; 0: nothing, not even what arrives. A window that swings (level C) has slots
+    Widths are what the stream's window may hold, newest minus oldest event time: a query needs its range and K.
+    ``width_s``: that of the plan; 0: nothing, not even what arrives. In a row of trigger ``eviction`` it is what is
+    left at that instant; from then on the window grows again, up to ``max_width_s``, until memory is full the next
+    time. A window that swings (level C) has slots
     [u + slot_offset_s + k·period_s, … + slot_s], k = 0, 1, …, u the plan's instant, in which nothing is evicted; a
     negative offset says that the first slot was already running at u. The others have None in the last four fields.
-    ``planned_bytes``: width × byte rate; for windows that swing in addition a part, in proportion to their
-    slot × byte rate, of the most bytes that the slots of all take together, so that the rows of one instant add up to
-    the most that is held at any time.
+    ``planned_bytes``: what is foreseen to be held: width × byte rate, at level B and below of the width that M is
+    foreseen to pay for, after an eviction what was held; for windows that swing in addition a part, in proportion to
+    their slot × byte rate, of the most bytes that the slots of all take together, so that the rows of one instant add
+    up to no more than M.
     """
 
     stream: str
@@ -47,6 +50,12 @@ class PlanRow:
     slot_offset_s: float | None = None
     slot_s: float | None = None
     period_s: float | None = None
+
+    @property
+    def grows_to_s(self) -> float:
+        """How wide the window may be under the row."""
+        evicted = self.trigger == "eviction" and self.width_s > 0
+        return max(self.width_s, self.max_width_s) if evicted else self.width_s
 
 
 @dataclass(frozen=True)

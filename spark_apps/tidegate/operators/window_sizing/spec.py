@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -71,10 +72,11 @@ class ControllerSpec:
     """What the controller is to do.
 
     ``tick_us``: spacing of its ticks; widths are multiples of it. ``rate_change``: δ, by how much of the planned byte
-    rate a stream's byte rate must have moved. ``half_life_s``: of the exponentially weighted rate. Hysteresis:
+    rate a stream's byte rate must have moved. ``half_life_s``: least of the exponentially weighted rates, and how much
+    observation a declared rate is worth (:meth:`newness`). Hysteresis:
     ``hysteresis_ticks``, how many ticks in a row a moved rate or another level must last; ``level_margin``, the share
     of M by which a level must be out of reach (or within it) before it counts as another level. ``headroom_sd``: how
-    many standard deviations of the bytes held are left free, so that chance alone seldom fills the memory.
+    many standard deviations of the bytes held surplus and turns leave free, so that chance alone seldom fills memory.
     """
 
     streams: tuple[SizedStream, ...]
@@ -145,6 +147,27 @@ class ControllerSpec:
     def by_id(self) -> Mapping[str, SizedQuery]:
         """Query id → query."""
         return {query.id: query for query in self.queries}
+
+    @cached_property
+    def _half_life_s(self) -> Mapping[str, float]:
+        """Stream → half-life of its rate.
+
+        With the time constant of the widest need, rate × width is never more than a burst that is still in the window
+        really takes: what came in a tick is not taken for what comes in every tick.
+        """
+        half_lives_s = {stream.name: self.half_life_s for stream in self.streams}
+        for query in self.queries:
+            for name in query.ranges_s:
+                half_lives_s[name] = max(half_lives_s[name], math.log(2.0) * query.need_s(name))
+        return half_lives_s
+
+    def newness(self, stream: str, seen_s: float) -> float:
+        """The weight of a tick in the stream's rate, ``seen_s`` after its first arrival.
+
+        At first every tick counts alike, the declared rate as ``half_life_s`` of them; then old ones are forgotten.
+        """
+        forgotten = -math.expm1(-math.log(2.0) * self.tick_s / self._half_life_s[stream])
+        return max(forgotten, self.tick_s / (max(seen_s, self.tick_s) + self.half_life_s))
 
     def active(self, t_us: int) -> tuple[SizedQuery, ...]:
         """The queries whose DURATION holds t."""

@@ -26,7 +26,6 @@ class StreamState:
     The plan in effect: ``plan_from_us`` its instant (None: not planned yet), ``plan_byte_rate`` bytes/s that it reckons
     with, ``width_s``, ``slot_offset_s``, ``slot_s``, ``period_s``, ``group_id`` as in :class:`PlanRow`. ``lower_us``:
     effective lower bound once the last tick's evictions were done (None: nothing evicted, the window counts as filled).
-    ``dense``: since memory was full, the plan reckons with what the window really holds if that is more than the rate.
 
     What is held: ``pane_us`` ascending, ``pane_tuples``, ``pane_bytes``. The tick that began at the last one evaluated:
     ``pending_tuples`` and ``pending_bytes`` arrived, ``held_tuples`` and ``held_bytes`` were held,
@@ -46,7 +45,6 @@ class StreamState:
     period_s: float | None = None
     group_id: int | None = None
     lower_us: int | None = None
-    dense: bool = False
     pane_us: tuple[int, ...] = ()
     pane_tuples: tuple[int, ...] = ()
     pane_bytes: tuple[int, ...] = ()
@@ -194,7 +192,12 @@ class ControllerState:
         """
         own = [row for row in rows if row.stream == stream]
         starts = [row.effective_from_us for row in own]
-        widths = [round(row.width_s * 1e6) for row in own]
+        widths = [round(row.grows_to_s * 1e6) for row in own]
+        evicted = {
+            row.effective_from_us: row.effective_from_us - round(row.width_s * 1e6)
+            for row in own
+            if row.trigger == "eviction"
+        }
         slots = [slot_of(row) for row in own]
         at = self.stream(stream)
         if self.tick_us is not None and at.width_s is not None and at.plan_from_us is not None:
@@ -202,7 +205,7 @@ class ControllerState:
             if slot is not None:
                 slot = (slot[0] - (self.tick_us - at.plan_from_us), *slot[1:])
             starts, widths, slots = [self.tick_us, *starts], [round(at.width_s * 1e6), *widths], [slot, *slots]
-        return EffectiveBounds.from_rows(starts, widths, slots, at.lower_us, until_us)
+        return EffectiveBounds.from_rows(starts, widths, slots, at.lower_us, until_us, evicted)
 
     @property
     def nbytes(self) -> int:
@@ -257,7 +260,6 @@ STATE_SCHEMA = pa.schema(
         ("period_s", pa.float64()),
         ("group_id", pa.int64()),
         ("lower_us", pa.int64()),
-        ("dense", pa.bool_()),
         ("pane_us", _WHOLE_NUMBERS),
         ("pane_tuples", _WHOLE_NUMBERS),
         ("pane_bytes", _WHOLE_NUMBERS),

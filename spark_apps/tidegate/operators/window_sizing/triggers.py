@@ -98,20 +98,31 @@ def planning_budget(
     byte_rates: Mapping[str, float],
     streams: Sequence[StreamState],
 ) -> float:
-    """The bytes to plan with: M less what arrives in a tick and less what chance adds.
+    """The bytes to plan with: M less what arrives in a tick.
 
-    Windows let go at ticks, so they hold up to a tick's arrivals more than planned: as many as the rate says, or as
-    came in the last tick if memory has been full. A stream that no query reads holds nothing. Of n tuples expected,
-    n ± √n come if they come independently: held bytes h made of tuples of b bytes vary by √(h·b), h at most M, b the
-    mean over the windows at Max_T.
+    Windows let go at ticks, so they hold up to a tick's arrivals more than planned. A stream that no query reads holds
+    nothing.
+    """
+    tick_bytes = math.fsum(byte_rates[s.stream] * spec.tick_s for s in streams if s.stream in extremes)
+    return max(spec.memory_budget_bytes - tick_bytes, 0.0)
+
+
+def headroom(
+    spec: ControllerSpec,
+    extremes: Mapping[str, tuple[int, int]],
+    byte_rates: Mapping[str, float],
+    streams: Sequence[StreamState],
+) -> float:
+    """The bytes that chance may add to what windows hold.
+
+    Of n tuples expected, n ± √n come if they come independently: held bytes h made of tuples of b bytes vary by √(h·b),
+    h at most M, b the mean over the windows at Max_T.
     """
     read = [s for s in streams if s.stream in extremes]
-    tick_bytes = math.fsum(max(byte_rates[s.stream] * spec.tick_s, s.pending_bytes if s.dense else 0) for s in read)
     held = [(extremes[s.stream][0] * byte_rates[s.stream], s.tuple_bytes) for s in read]
     total = math.fsum(size for size, _ in held)
     mean = math.fsum(size * tuple_bytes for size, tuple_bytes in held) / total if total > 0 else 0.0
-    chance = spec.headroom_sd * math.sqrt(max(spec.memory_budget_bytes, 0.0) * mean)
-    return max(spec.memory_budget_bytes - tick_bytes - chance, 0.0)
+    return spec.headroom_sd * math.sqrt(max(spec.memory_budget_bytes, 0.0) * mean)
 
 
 def level_moved(

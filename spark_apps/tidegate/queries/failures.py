@@ -1,0 +1,93 @@
+"""Tuples on which a query's expressions fail, counted where each of them is met once: in the interval of its arrival.
+
+A slice of answers reads tuples that others read, too, and a sieve keeps few of them. So they are counted by themselves:
+every tuple that arrived in the interval, whichever windows hold it. Expressions that cannot fail cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.declarations.models import Query, to_us
+from tidegate.declarations.tables import TIMESTAMP
+from tidegate.engine import Slice
+from tidegate.engine.context import RunContext
+from tidegate.operators.expressions import Failed, can_fail, columns_of
+from tidegate.queries.questions import computations
+from tidegate.queries.scan import BATCH_ROWS, EventFiles
+from tidegate.store import parquet
+from tidegate.store.intervals import Interval
+
+
+@dataclass(frozen=True, eq=False)
+class Arrived:
+    """What arrived in an interval of the stream that a query knows by an alias."""
+
+    query: Query
+    alias: str
+    interval: Interval
+    files: EventFiles
+
+
+def count_failures(
+    context: RunContext, queries: Sequence[Query], intervals: Sequence[Interval]
+) -> dict[tuple[str, Interval], int]:
+    """(query, interval) → how many of the tuples that arrived in it fail, once for each alias; none where none do.
+
+    Of a query with DURATION only tuples of event times that one of its windows may hold.
+    """
+    warehouse, parts = context.warehouse, []
+    for query in queries:
+        for window in query.windows:
+            if not any(can_fail(sql) for _, sql, _ in computations(query, window.alias)):
+                continue
+            table = f"events_{window.stream}"
+            for interval in intervals:
+                files = EventFiles(warehouse.files(table, [interval.label]), warehouse.schema(table))
+                parts.append(Arrived(query, window.alias, interval, files))
+    counts: dict[tuple[str, Interval], int] = defaultdict(int)
+    found = context.run_slices(failed_tuples, parts, sum(part.files.rows() for part in parts))
+    for part, count in zip(parts, found, strict=True):
+        counts[part.query.id, part.interval] += count
+    return counts
+
+
+def failed_tuples(part: Slice) -> int:
+    """How many of the tuples fail."""
+    arrived: Arrived = part.of
+    schema, asked = arrived.files.schema, computations(arrived.query, arrived.alias)
+    names = dict.fromkeys(["event_time", *(c for _, sql, _ in asked for c in columns_of(sql, schema.names))])
+    count = 0
+    for rows in _batches(arrived, list(names)):
+        failed = Failed(rows)
+        for slot, sql, kind in asked:
+            if slot is None:
+                failed.filtered(sql)
+            else:
+                failed.value(sql, kind)
+        count += int(failed.rows.sum())
+    return count
+
+
+def _batches(arrived: Arrived, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    query = arrived.query
+    range_us = next(round(w.range_s * 1e6) for w in query.windows if w.alias == arrived.alias)
+    bounds: list[pc.Expression] = []
+    if not arrived.files.paths:
+        return iter(())
+    if query.active_from is not None:
+        bounds.append(pc.field("event_time") >= _instant(to_us(query.active_from) - range_us))
+    if query.active_to is not None:
+        bounds.append(pc.field("event_time") < _instant(to_us(query.active_to)))
+    source = parquet.dataset(arrived.files.paths, arrived.files.schema)
+    within = bounds[0] & bounds[-1] if bounds else None
+    return iter(source.scanner(columns, filter=within, batch_size=BATCH_ROWS, use_threads=False).to_batches())
+
+
+def _instant(us: int) -> pa.Scalar:
+    return pa.scalar(us, pa.int64()).cast(TIMESTAMP)
