@@ -16,7 +16,7 @@ from pathlib import Path
 import pyspark
 import pytest
 from tests.cluster.driver import STAGES
-from tests.objects.conftest import bucket, server
+from tests.objects.server import a_bucket, s3_server
 
 from tidegate.cli.init import init
 from tidegate.declarations import load_pipeline
@@ -24,10 +24,9 @@ from tidegate.declarations.models import Pipeline
 from tidegate.engine.context import RunContext
 from tidegate.stages.run import run
 from tidegate.store.intervals import intervals_between
-from tidegate.store.places import place
+from tidegate.store.places import ObjectPath, place
 from tidegate.store.warehouse import Warehouse
 
-__all__ = ["bucket", "server"]
 RANGE = "2026-01-05T08:00+00:00", "2026-01-05T14:00+00:00"
 SPARK_HOME = Path(pyspark.__file__).parent
 PROJECT = Path(__file__).resolve().parents[2]
@@ -88,6 +87,13 @@ def running(command: list[str], log: Path, port: int, folder: Path, **environmen
     finally:
         os.killpg(process.pid, 9)
         process.wait()
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectPath]:
+    """A bucket on a server of its own, and an environment that leads to it."""
+    with s3_server(tmp_path_factory.mktemp("moto")) as address, a_bucket(address) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from tests.cluster.conftest import SPARK_HOME, driver, finish, free_port, rows_of, running
+
+from tidegate.stages import calibrate
 
 pytestmark = pytest.mark.spark
 
@@ -30,4 +33,10 @@ def test_every_stage_runs_on_a_spark_connect_server(shop, tmp_path: Path) -> Non
     with running(command, tmp_path / "server.log", port, tmp_path / "server", **environment):
         process = driver(pipeline.folder, tmp_path / "wh", tmp_path, TIDEGATE_SPARK_MASTER=f"sc://127.0.0.1:{port}")
         finish(process, tmp_path)
+        # A stage alone, as spark-submit starts it: what a task is given must not be of its `__main__`.
+        words = [calibrate.__file__, pipeline.folder, "--warehouse", tmp_path / "wh"]
+        words += ["--from", "2026-01-05T10:00Z", "--to", "2026-01-05T11:00Z"]
+        alone = {**os.environ, "TIDEGATE_SPARK_MASTER": f"sc://127.0.0.1:{port}"}
+        done = subprocess.run([sys.executable, *words], env=alone, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
     assert rows_of(pipeline, tmp_path / "wh") == here

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from infra.deploy.cluster import Cluster, wheel
 from tests.cluster.conftest import driver, finish, rows_of
-from tests.objects.conftest import KEYS, upload
+from tests.objects.server import upload
 
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Pipeline
@@ -26,7 +26,7 @@ DRIVER = "127.0.0.2"
 @pytest.fixture(scope="module")
 def cluster(bucket: ObjectPath, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("cluster")
-    keys = {**KEYS, **{name: os.environ[name] for name in ("AWS_ENDPOINT_URL", "AWS_REGION")}}
+    keys = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
     with Cluster(folder / "machines", wheel(folder), environment=keys) as found:
         yield found
 
