@@ -29,7 +29,7 @@ from tidegate.declarations.errors import UserError
 from tidegate.declarations.tables import common_schema
 from tidegate.store.intervals import Interval, interval_at
 from tidegate.store.migrate import migrate
-from tidegate.store.places import Place, place
+from tidegate.store.places import ObjectPath, Place, place
 from tidegate.store.upkeep import tidy
 from tidegate.store.warehouse import Warehouse
 
@@ -205,8 +205,8 @@ def _act(root: str, acks: Path, role: str, *hours: str) -> None:
                 return
         elif role in ("tidy", "clear"):
             tidy(warehouse, *((1, 24) if role == "tidy" else (0, 0)))
-        else:
-            time.sleep(0.01)
+        # In memory and in one process, the server of a test is soon all that there is to be waited for.
+        time.sleep(0.1 if isinstance(warehouse.folder, ObjectPath) else 0.01 if role == "migrate" else 0)
 
 
 def _put(warehouse: Warehouse, hours: list[int]) -> str:

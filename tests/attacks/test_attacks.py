@@ -31,7 +31,7 @@ def test_killed_writers_upkeep_and_migrations_leave_whole_runs(tmp_path: Path) -
 
 
 def test_killed_writers_readers_and_upkeep_leave_whole_runs_in_a_store(tmp_path: Path) -> None:
-    _, faults = kills.attack_objects(0, tmp_path, 10)
+    _, faults = kills.attack_objects(0, tmp_path, 6)
     assert not faults, "\n".join(["python -m tests.attacks object-kills --seed 0", *faults])
 
 

@@ -114,6 +114,10 @@ def test_other_engines_read_the_tables(both: Both) -> None:
     assert polars.scan_delta(where, storage_options=options).select(polars.len()).collect().item() == expected
     table = DeltaTable(where, storage_options=options)
     assert len(table.to_pandas(columns=["window_end", "revenue"])) == expected
+    commits = DeltaTable(f"{both.stored.folder}/_commits", storage_options=options).to_pyarrow_dataset().to_table()
+    versions = dict(commits.sort_by("committed_at").column("versions")[-1].as_py())
+    accuracy = DeltaTable(f"{both.stored.folder}/accuracy", version=versions["accuracy"], storage_options=options)
+    assert len(accuracy.to_pandas()) == both.local.read_arrow("accuracy").num_rows
     answers = table.to_pyarrow_dataset()
     assert duckdb.sql("SELECT count(*) FROM answers").fetchall() == [(expected,)] and answers
 
