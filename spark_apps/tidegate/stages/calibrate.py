@@ -432,4 +432,4 @@ def _instants(microseconds: Int64s) -> pa.Array:
 
 
 if __name__ == "__main__":
-    launch(STAGE, run)
+    launch(STAGE)
