@@ -69,15 +69,15 @@ def kill_all(root: Place, acks: Path, kills: int, chance: random.Random) -> list
             victim = alive.pop(chance.randrange(AT_ONCE))
             if not victim.is_running():
                 faults.append(f"{victim.pid} ended by itself")
-            _kill(victim)
+            kill(victim)
             alive.append(born(chance.choice(ROLES)))
         for victim in alive:
-            _kill(victim)
+            kill(victim)
         for _ in range(some):
             # Nobody writes: whatever is not committed is dead, whatever is superseded may go.
             victim = born("clear")
             time.sleep(chance.uniform(0, 0.15))
-            _kill(victim)
+            kill(victim)
             faults += look(root)
     faults += lost(root, acks)
     last = Warehouse(root, a_pipeline())
@@ -130,7 +130,7 @@ def kill_migrations(root: Path, kills: int, chance: random.Random) -> list[str]:
                 old_tables(root / "wh" / "p")
             victim = born("migrate")
             time.sleep(chance.uniform(0, 0.1))
-            _kill(victim)
+            kill(victim)
             if number % 3 == 2:
                 if (root / "wh" / "p" / "_locks").exists():
                     migrate(Warehouse(root / "wh", a_pipeline()))
@@ -139,7 +139,7 @@ def kill_migrations(root: Path, kills: int, chance: random.Random) -> list[str]:
                     found = warehouse.read_arrow(table).group_by("interval").aggregate([([], "count_all")])
                     counts = {row["interval"]: row["count_all"] for row in found.to_pylist()}
                     files = len(list((warehouse.folder / table).rglob("*.parquet")))
-                    if counts != {_interval(hour).label: hour + 1 for hour in HOURS} or files != len(HOURS):
+                    if counts != {interval_of(hour).label: hour + 1 for hour in HOURS} or files != len(HOURS):
                         faults.append(f"migrated {table}: {counts}, {files} files")
     return faults
 
@@ -149,16 +149,16 @@ def old_tables(folder: Path) -> None:
     (folder / "_locks").mkdir(parents=True)
     for table in TABLES:
         for hour in HOURS:
-            partition = folder / table / f"interval={_interval(hour).label}"
+            partition = folder / table / f"interval={interval_of(hour).label}"
             partition.mkdir(parents=True)
-            pq.write_table(_rows(table, "old", hour + 1), partition / "part-00000-0123456789ab.parquet")
+            pq.write_table(rows_of(table, "old", hour + 1), partition / "part-00000-0123456789ab.parquet")
 
 
 @contextmanager
-def nursery(root: Place, acks: Path) -> Iterator[Callable[[str], psutil.Process]]:
-    """A process that has imported everything and forks a child for each role that it is given."""
+def nursery(root: Place, acks: Path, module: str = "tests.attacks.kills") -> Iterator[Callable[[str], psutil.Process]]:
+    """A process that has imported a module, which serves, and forks a child for each role that it is given."""
     acks.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "tests.attacks.kills", str(root), str(acks)]
+    command = [sys.executable, "-m", module, str(root), str(acks)]
     home = Path(__file__).parents[2]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, cwd=home) as it:
         assert it.stdin is not None and it.stdout is not None
@@ -177,14 +177,16 @@ def size(run: str) -> int:
     return 1 + int(run[:2], 16) % 7
 
 
-def _serve(root: str, acks: Path) -> None:
+def serve(root: str, acks: Path, act: Callable[..., None]) -> None:
+    """Fork a child for every line that comes: a role, and what it is given; it has a file of its own in ``acks``."""
     # delta-rs must not have been used before a fork.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for line in sys.stdin:
         if os.fork() == 0:
             sys.stdin = open(os.devnull)  # noqa: SIM115
             print(os.getpid(), flush=True)
-            _act(root, acks / str(os.getpid()), *line.split())
+            act(root, acks / str(os.getpid()), *line.split())
+            os._exit(0)
     time.sleep(0.1)
 
 
@@ -210,26 +212,26 @@ def _act(root: str, acks: Path, role: str, *hours: str) -> None:
 
 
 def _put(warehouse: Warehouse, hours: list[int]) -> str:
-    with warehouse.commit("stage", map(_interval, hours)) as commit:
+    with warehouse.commit("stage", map(interval_of, hours)) as commit:
         for hour in hours:
             for table in TABLES:
-                commit.put_arrow(table, _interval(hour), _rows(table, commit.id, size(commit.id)))
+                commit.put_arrow(table, interval_of(hour), rows_of(table, commit.id, size(commit.id)))
     return commit.id
 
 
-def _rows(table: str, name: str, count: int) -> pa.Table:
+def rows_of(table: str, name: str, count: int) -> pa.Table:
     return pa.Table.from_pylist([{"query": name}] * count, schema=common_schema(table))
 
 
-def _interval(hour: int) -> Interval:
+def interval_of(hour: int) -> Interval:
     return interval_at(a_pipeline(), START + timedelta(hours=hour))
 
 
-def _kill(process: psutil.Process) -> None:
+def kill(process: psutil.Process) -> None:
     with suppress(psutil.NoSuchProcess):
         process.kill()
         process.wait()
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1], Path(sys.argv[2]))
+    serve(sys.argv[1], Path(sys.argv[2]), _act)

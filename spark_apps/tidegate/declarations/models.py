@@ -18,6 +18,8 @@ QueryKind = Literal["aggregate", "join_aggregate", "top_k"]
 AggregateFunction = Literal["count", "sum", "avg", "min", "max"]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+STORES = ("s3", "gs", "abfs", "abfss")
+"""Schemes of URIs that name object stores."""
 
 
 def to_us(instant: datetime) -> int:

@@ -23,7 +23,7 @@ from tidegate.engine.metrics import ProcessMeter
 from tidegate.store.commit import Commit
 from tidegate.store.folders import private_folder
 from tidegate.store.intervals import Interval, interval_holding
-from tidegate.store.places import Place
+from tidegate.store.places import Place, said
 from tidegate.store.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class RunContext:
         try:
             private_folder(self.warehouse.folder)
         except OSError as error:
-            why = error.strerror or str(error).splitlines()[0]
+            why = error.strerror or said(error)
             raise UserError(
                 f"the warehouse {self.warehouse.root} cannot be written: {why}; give a writable folder with --warehouse"
             ) from None
