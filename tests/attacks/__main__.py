@@ -10,15 +10,18 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.attacks import declarations, faults, kills, records
+from tests.attacks import declarations, faults, histories, kills, records
 
 # Name → what attacks once with a seed, in an empty folder: how much was tried, and the faults that it found.
 CAMPAIGNS: dict[str, Callable[[int, Path], tuple[int, list[str]]]] = {
     "records": records.attack,
     "declarations": declarations.attack,
     "kills": kills.attack,
+    "histories": histories.attack,
     "object-kills": kills.attack_objects,
     "faults": faults.attack,
+    "sites": faults.sites,
+    "calls": faults.calls,
 }
 
 

@@ -13,12 +13,14 @@ import os
 import random
 import shutil
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
+from types import FrameType
 from typing import Any
 
 import pyarrow.dataset as ds
@@ -34,32 +36,75 @@ from tidegate.engine.context import RunContext
 from tidegate.stages.run import STAGES, run
 from tidegate.store import delta
 from tidegate.store.intervals import Interval, intervals_between
+from tidegate.store.warehouse import Warehouse
 
-# All but the last two, which call libraries that call the disk a thousand times more.
+# The last two call libraries that call the disk a thousand times more: they have scenarios of their own.
 TRIED = STAGES[: STAGES.index("check_quality")]
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EROFS)
 # What says how long a run took and how much it needed.
 MEASURED = ("run_metrics",)
 EVENTS = ("open", "os.remove", "os.mkdir", "os.rename", "os.link", "os.rmdir", "os.utime", "os.listdir", "os.scandir")
-HOURS = ((8, 10, 11), (8, 23, 24))
-"""The first hours are there; the next ones meet the fault: one with data, one that ends a day."""
+SITES_A_SEED, CALLS_A_SEED = 8, 64
+"""Of all sites, or of all calls, a seed of a sweep tries every so many-th."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Hours of a day: ``first`` … ``start`` are there, and up to ``end`` all but ``stages``, which meet the faults."""
+
+    first: int
+    start: int
+    end: int
+    stages: tuple[str, ...]
+
+
+SCENARIOS = (
+    Scenario(8, 10, 11, TRIED),  # with data
+    Scenario(8, 23, 24, TRIED),  # the end of a day
+    Scenario(9, 10, 11, ("check_quality",)),
+    Scenario(10, 10, 11, ("publish",)),
+)
+RANDOM = 2
+"""Scenarios of which calls are tried at random: the others take long."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A scenario's pipeline, its tables before the run that meets the fault, the rows after it.
+
+    ``sites``: of each call of that run what it is, and the line of the product that leads to it.
+    """
+
+    scenario: Scenario
+    pipeline: Pipeline
+    before: Path
+    expected: dict[tuple[str, str], list[str]]
+    sites: tuple[str, ...]
+
+    def run(self, root: Path) -> str:
+        """Run the stages in a copy of ``before``; what is wrong with how that ended, if a command may not end so."""
+        scenario = self.scenario
+        return attempt(self.pipeline, root, hours(self.pipeline, scenario.start, scenario.end), scenario.stages)
 
 
 @dataclass
 class Disk:
-    """Counts the calls on paths below ``root``; call number ``fails`` raises."""
+    """Counts the calls on paths below ``root``; call number ``fails`` raises. ``sites``: noted if none is to fail."""
 
     root: str = ""
     fails: int = -1
     number: int = errno.EIO
     calls: int = field(default=0)
     met: str = ""
+    sites: list[str] = field(default_factory=list)
 
     def call(self, what: str, path: object) -> None:
         """One call."""
         name = os.fsdecode(path) if isinstance(path, str | bytes | os.PathLike) else ""
         if self.root and name.startswith(self.root):
             self.calls += 1
+            if self.fails < 0:
+                self.sites.append(f"{what} {_caller()}")
             if self.calls == self.fails:
                 self.met = f"{what} {name}"
                 raise OSError(self.number, os.strerror(self.number), name)
@@ -70,55 +115,99 @@ DISK = Disk()
 
 def attack(seed: int, folder: Path, count: int = 20) -> tuple[int, list[str]]:
     """So many runs, each with another call that fails; how many, and what was wrong."""
-    which = seed % len(HOURS)
-    pipeline, before, expected, calls = prepared(which)
-    chance, faults = random.Random(seed), list[str]()
-    for number in range(count):
-        root = folder / f"{number}"
-        shutil.copytree(before, root)
-        fails, what = chance.randrange(1, calls + 1), chance.choice(ERRORS)
-        with failing(str(root), fails, what) as disk:
-            said = attempt(pipeline, root, fault_hours(pipeline, which))
-        at = f"seed {seed}: {errno.errorcode[what]} at call {fails} of {calls} ({disk.met})"
+    chance, calls = random.Random(seed), len(prepared(seed % RANDOM).sites)
+    tries = [(chance.randrange(1, calls + 1), chance.choice(ERRORS)) for _ in range(count)]
+    return _tried(seed % RANDOM, tries, folder)
+
+
+def sites(seed: int, folder: Path) -> tuple[int, list[str]]:
+    """Every line that leads to a call, in every scenario: the first call, one in the middle, the last one.
+
+    Seeds 0 … 4 · SITES_A_SEED − 1 together try them all.
+    """
+    part, which = divmod(seed, len(SCENARIOS))
+    calls: dict[str, list[int]] = defaultdict(list)
+    for number, site in enumerate(prepared(which).sites, start=1):
+        calls[site].append(number)
+    picked = [dict.fromkeys((own[0], own[len(own) // 2], own[-1])) for own in calls.values()]
+    tries = [(number, ERRORS[(i + part) % len(ERRORS)]) for own in picked for i, number in enumerate(own)]
+    return _tried(which, tries[part % SITES_A_SEED :: SITES_A_SEED], folder)
+
+
+def calls(seed: int, folder: Path) -> tuple[int, list[str]]:
+    """Every call of the scenarios whose runs are short. Seeds 0 … 2 · CALLS_A_SEED − 1 together try them all."""
+    part, which = divmod(seed, RANDOM)
+    numbers = range(1 + part % CALLS_A_SEED, len(prepared(which).sites) + 1, CALLS_A_SEED)
+    return _tried(which, [(number, ERRORS[(number + part) % len(ERRORS)]) for number in numbers], folder)
+
+
+def _tried(which: int, tries: Sequence[tuple[int, int]], folder: Path) -> tuple[int, list[str]]:
+    """Let one call after the other fail, each time from the scenario's beginning."""
+    case, faults = prepared(which), list[str]()
+    for fails, number in tries:
+        root = folder / f"{fails}"
+        shutil.copytree(case.before, root)
+        with failing(str(root), fails, number) as disk:
+            said = case.run(root)
+        at = f"scenario {which}: {errno.errorcode[number]} at call {fails} of {len(case.sites)} ({disk.met})"
         if said:
             faults.append(f"{at}: {said}")
-        said = attempt(pipeline, root, fault_hours(pipeline, which))
-        if said or contents(pipeline, root, MEASURED) != expected:
+        said = case.run(root)
+        if said or rows(case.pipeline, root) != case.expected:
             faults.append(f"{at}: the next run {said or 'has other rows'}")
         shutil.rmtree(root)
-    return count, faults
+    return len(tries), faults
 
 
 @cache
-def prepared(which: int) -> tuple[Pipeline, Path, dict[tuple[str, str], list[str]], int]:
-    """The pipeline, its tables before the run that meets the fault, the rows after it, and how many calls it makes."""
-    home = Path(mkdtemp(prefix="faults-"))
+def prepared(which: int) -> Prepared:
+    """A scenario, run once."""
+    home, scenario = Path(mkdtemp(prefix="faults-")), SCENARIOS[which]
     with contextlib.redirect_stdout(io.StringIO()):
         init(home / "shop", "shop")
     pipeline = load_pipeline(home / "shop")
-    first, start, _ = HOURS[which]
-    assert not attempt(pipeline, home / "before", _hours(pipeline, first, start))
+    before = STAGES[: STAGES.index(scenario.stages[0])]
+    for start, end, stages in (
+        (scenario.first, scenario.start, TRIED),
+        (scenario.start, scenario.end, before),
+    ):
+        if start < end and stages:
+            assert not attempt(pipeline, home / "before", hours(pipeline, start, end), stages)
+    case = Prepared(scenario, pipeline, home / "before", {}, ())
     shutil.copytree(home / "before", home / "after")
     with failing(str(home / "after"), -1, errno.EIO) as disk:
-        assert not attempt(pipeline, home / "after", fault_hours(pipeline, which))
-    return pipeline, home / "before", contents(pipeline, home / "after", MEASURED), disk.calls
+        assert not case.run(home / "after")
+    return replace(case, expected=rows(pipeline, home / "after"), sites=tuple(disk.sites))
 
 
-def fault_hours(pipeline: Pipeline, which: int) -> Sequence[Interval]:
-    """The intervals whose run meets the fault."""
-    return _hours(pipeline, *HOURS[which][1:])
+def rows(pipeline: Pipeline, root: Path) -> dict[tuple[str, str], list[str]]:
+    """What the tables and the marts hold, but for what is measured."""
+    warehouse = Warehouse(root, pipeline)
+    marts = {
+        (mart, label): [repr(row) for file in warehouse.files(mart, [label]) for row in pq.read_table(file).to_pylist()]
+        for mart in warehouse.marts()
+        if not mart.endswith("memory_against_budget")
+        for label in warehouse.labels(mart)
+    }
+    return contents(pipeline, root, MEASURED) | marts
 
 
-def attempt(pipeline: Pipeline, root: Path, intervals: Sequence[Interval]) -> str:
+def attempt(pipeline: Pipeline, root: Path, intervals: Sequence[Interval], stages: Sequence[str] = TRIED) -> str:
     """Run the stages; what is wrong with how it ended, if it did not end as a command may."""
     try:
         with RunContext(pipeline, root, output=io.StringIO()) as context:
-            run(context, intervals, TRIED)
+            run(context, intervals, stages)
     except (UserError, OSError):
         return ""
     except Exception as error:
         return f"ended with {type(error).__name__}: {error}"
     return ""
+
+
+def hours(pipeline: Pipeline, first: int, last: int) -> Sequence[Interval]:
+    """Intervals of the day that the shop's data is of."""
+    day = datetime(2026, 1, 5, tzinfo=UTC)
+    return intervals_between(pipeline, day + timedelta(hours=first), day + timedelta(hours=last))
 
 
 @contextlib.contextmanager
@@ -160,10 +249,9 @@ def _listen() -> None:
     sys.addaudithook(lambda event, told: DISK.call(event, told[0]) if event in EVENTS and DISK.root else None)
 
 
-def _hours(pipeline: Pipeline, first: int, last: int) -> Sequence[Interval]:
-    day = datetime(2026, 1, 5, tzinfo=UTC)
-    return intervals_between(pipeline, day.replace(hour=first), _at(day, last))
-
-
-def _at(day: datetime, hour: int) -> datetime:
-    return day.replace(hour=hour) if hour < 24 else day.replace(day=day.day + 1)
+def _caller() -> str:
+    """The line of the product that is at work."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and "/spark_apps/tidegate/" not in frame.f_code.co_filename:
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename.partition('/spark_apps/')[2]}:{frame.f_lineno}" if frame else "elsewhere"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.attacks import declarations, faults, kills, records
+from tests.attacks import declarations, faults, histories, kills, records
 
 pytestmark = pytest.mark.e2e
 
@@ -28,6 +28,36 @@ def test_what_validate_accepts_no_consumer_refuses(spark: Any, tmp_path: Path) -
 def test_killed_writers_upkeep_and_migrations_leave_whole_runs(tmp_path: Path) -> None:
     _, faults = kills.attack(0, tmp_path, 24)
     assert not faults, "\n".join(["python -m tests.attacks kills --seed 0", *faults])
+
+
+def test_a_reader_sees_whole_commits_in_their_order(tmp_path: Path) -> None:
+    events, found = histories.attack(0, tmp_path, 12)
+    assert events > 120
+    assert not found, "\n".join(["python -m tests.attacks histories --seed 0", *found])
+
+
+def test_a_history_that_never_was_is_found() -> None:
+    label, commits = "2013-01-01T00", [{"run": run, "interval": "2013-01-01T00"} for run in ("a", "b")]
+    both = dict.fromkeys(histories.TABLES, {label: "b"})
+
+    def judged(who: str, **told: Any) -> list[str]:
+        event = {"what": "read", "who": who, "number": 0, "as_of": None, "begin": 9, "end": 9, "seen": both}
+        wrote = {"what": "commit", "who": "hourly", "run": "a", "hours": [0], "known": 0, "begin": 0, "end": 1}
+        return histories.judge([[wrote], [event | told]], commits)
+
+    mixed = dict(zip(histories.TABLES, [{label: "a"}, {label: "b"}], strict=True))
+    assert not judged("reader")
+    assert "never was" in judged("reader", seen=mixed)[0]
+    assert "had returned" in judged("reader", seen=dict.fromkeys(histories.TABLES, {}))[0]
+    assert "as of a" in judged("historian", as_of="a")[0]
+    late = {"what": "commit", "who": "live", "run": "b", "hours": [0], "known": 0, "begin": 0, "end": 2}
+    first = late | {"run": "a"}
+    assert "did not know" in histories.judge([[first, late]], commits)[0]
+
+
+def test_killed_writers_readers_and_upkeep_leave_whole_runs_in_a_store(tmp_path: Path) -> None:
+    _, faults = kills.attack_objects(0, tmp_path, 6)
+    assert not faults, "\n".join(["python -m tests.attacks object-kills --seed 0", *faults])
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.attacks.faults import MEASURED, attempt, fault_hours, prepared
+from tests.attacks.faults import MEASURED, attempt, hours, prepared
 from tests.live_files import contents
 
 pytestmark = pytest.mark.e2e
@@ -15,7 +15,8 @@ pytestmark = pytest.mark.e2e
 
 @pytest.mark.parametrize("which", [0, 1], ids=["hours with data", "the end of a day"])
 def test_what_was_never_synced_is_not_needed(which: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pipeline, before, expected, _ = prepared(which)
+    case = prepared(which)
+    pipeline, before, expected = case.pipeline, case.before, case.expected
     root, synced, sync = tmp_path / "wh", set[str](), os.fsync
     shutil.copytree(before, root)
     there = {str(path) for path in root.rglob("*")}
@@ -25,7 +26,7 @@ def test_what_was_never_synced_is_not_needed(which: int, tmp_path: Path, monkeyp
         sync(handle)
 
     monkeypatch.setattr(os, "fsync", noted)
-    assert not attempt(pipeline, root, fault_hours(pipeline, which))
+    assert not case.run(root)
     written = [path for path in root.rglob("*") if path.is_file() and str(path) not in there]
     homes = {root, *root.parents}
     lost = [path for path in written if not {str(path), *(str(f) for f in path.parents if f not in homes)} <= synced]
@@ -36,7 +37,7 @@ def test_what_was_never_synced_is_not_needed(which: int, tmp_path: Path, monkeyp
     # What the next run continues from is there, too.
     again = tmp_path / "again"
     shutil.copytree(before, again)
-    following = fault_hours(pipeline, which)[0]
+    following = hours(pipeline, case.scenario.start, case.scenario.end)[0]
     for place in (root, again):
         assert not attempt(pipeline, place, [following])
     assert contents(pipeline, root, MEASURED) == contents(pipeline, again, MEASURED) == expected

@@ -107,7 +107,8 @@ class Commit:
             files = [live_file(path, label) for path, label in added.items()]
             gone = ReplacedBy(folders, ((f.label, f.writer) for f in files if table in SHARED))
             versions[table] = self.warehouse.log(table).replace(files, gone, gone.labels)
-        self.warehouse.commits.append(self.stage, self.id, self.labels, versions, self._begun)
+        replaced = frozenset(self._partitions)
+        self.warehouse.commits.append(self.stage, self.id, self.labels, versions, replaced, self._begun)
 
     def discard(self) -> None:
         """Remove what was written: the run has failed, and nothing names it."""

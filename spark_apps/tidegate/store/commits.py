@@ -1,8 +1,8 @@
 """``_commits``: which runs are committed, and when. A row of it is what makes a run's files visible, in all its tables.
 
 A file a run, ``<µs since 1970>-<stage>-<run>.parquet``: its name alone says what readers need. Of two runs of a stage
-that meet in an interval, the one whose row is second is refused: the row is added to the version that was looked at, or
-looked at again.
+that meet in an interval, or of two that write a table there, the one whose row is second is refused: the row is added
+to the version that was looked at, or looked at again.
 """
 
 from __future__ import annotations
@@ -88,16 +88,24 @@ class Commits:
         return runs[as_of].at_us
 
     def append(
-        self, stage: str, run: str, labels: Sequence[str], versions: Mapping[str, int], begun: frozenset[str]
+        self,
+        stage: str,
+        run: str,
+        labels: Sequence[str],
+        versions: Mapping[str, int],
+        replaced: frozenset[str],
+        begun: frozenset[str],
     ) -> None:
-        """Commit a run of a stage on some intervals; ``begun``: the runs that it knew when it began.
+        """Commit a run of a stage on some intervals.
 
-        UserError if another run of the stage has committed one of the intervals since.
+        ``replaced``: the tables of which it replaces whole partitions. ``begun``: the runs that it knew when it began.
+
+        UserError if another run of the stage, or of these tables, has committed one of the intervals since.
         """
         self._log.create()
         while True:
             newest = max((one.at_us for one in self.refresh().values()), default=0)
-            self._refuse_second(stage, labels, begun)
+            self._refuse_second(stage, labels, replaced, begun)
             at_us = max(time.time_ns() // 1000, newest + 1)
             path = self._log.folder / f"{at_us:0{_DIGITS}}-{stage}-{run}.parquet"
             rows = {
@@ -138,17 +146,25 @@ class Commits:
         """Remove what merges have left behind."""
         return self._log.vacuum(hours)
 
-    def _refuse_second(self, stage: str, labels: Sequence[str], begun: frozenset[str]) -> None:
+    def _refuse_second(
+        self, stage: str, labels: Sequence[str], replaced: frozenset[str], begun: frozenset[str]
+    ) -> None:
+        """UserError if a run that this one did not know has been for the same stage and interval, or wrote its tables.
+
+        Which rows stand where two have written is decided table by table: a reader could see one of each.
+        """
         for name, own in self._known.items():
-            if any(one.stage == stage and one.run not in begun for one in own):
-                rows = parquet.opened(self._log.folder / name).read(columns=["stage", "interval", "run"]).to_pylist()
-                for row in rows:
-                    if row["stage"] == stage and row["run"] not in begun and row["interval"] in labels:
-                        raise UserError(
-                            f"stage {stage} was run for {row['interval']} by another process meanwhile (run "
-                            f"{row['run']}, {self.folder}): its rows stand, these are dropped; run the stage again if "
-                            "they are needed"
-                        )
+            if all(one.run in begun for one in own):
+                continue
+            for row in parquet.opened(self._log.folder / name).read().to_pylist():
+                if row["run"] in begun or row["interval"] not in labels:
+                    continue
+                if row["stage"] == stage or replaced & {table for table, _ in row["versions"]}:
+                    raise UserError(
+                        f"stage {row['stage']} was run for {row['interval']} by another process meanwhile (run "
+                        f"{row['run']}, {self.folder}): its rows stand, these are dropped; run the stage {stage} again "
+                        "if they are needed"
+                    )
 
     def _commits_of(self, file: LiveFile) -> tuple[Committed, ...]:
         if not file.name.startswith(_MERGED):

@@ -54,7 +54,7 @@ def migrate(warehouse: Warehouse, say: Callable[[str], None] = lambda _: None) -
                 log.schema = _schema_of(folder / table, files)
             labels |= {file.label for file in files}
             versions[table] = log.replace(files, ReplacedBy(file.label for file in files))
-        warehouse.commits.append(STAGE, run, sorted(labels), versions, frozenset())
+        warehouse.commits.append(STAGE, run, sorted(labels), versions, frozenset(), frozenset())
     _remove_old(folder, [folder / STATE, *(folder / table for table in found)], run)
     return len(found)
 
