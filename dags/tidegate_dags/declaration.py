@@ -70,6 +70,7 @@ class Declaration:
     start: datetime
     interval: timedelta
     streams: tuple[str, ...]
+    paths: tuple[str, ...]
     histories: tuple[str, ...]
     grouped_histories: tuple[str, ...]
     queries: tuple[DeclaredQuery, ...]
@@ -79,7 +80,7 @@ class Declaration:
         """The cron expression whose fires are the interval's bounds.
 
         >>> from dataclasses import replace
-        >>> hourly = Declaration(Path("."), "x", "", "", datetime(2013, 1, 1), timedelta(hours=1), (), (), (), ())
+        >>> hourly = Declaration(Path("."), "x", "", "", datetime(2013, 1, 1), timedelta(hours=1), (), (), (), (), ())
         >>> [replace(hourly, interval=timedelta(minutes=length)).cron for length in (60, 15, 1440)]
         ['0 * * * *', '*/15 * * * *', '0 0 * * *']
         """
@@ -105,6 +106,7 @@ def read_declaration(folder: Path) -> Declaration:
         start=schedule.start,
         interval=schedule.interval,
         streams=schedule.streams,
+        paths=schedule.paths,
         histories=schedule.histories,
         grouped_histories=schedule.grouped_histories,
         queries=tuple(_query(name, text) for name, text in schedule.queries.items()),

@@ -19,6 +19,8 @@ OnMiss = Literal["warn", "fail", "omit", "correct"]
 AggregateFunction = Literal["count", "sum", "avg", "min", "max"]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+STORES = ("s3", "gs", "abfs", "abfss")
+"""Schemes of URIs that name object stores."""
 
 
 def to_us(instant: datetime) -> int:
@@ -254,7 +256,8 @@ class Pipeline(Model):
     ``process_budget_bytes``: the most that the JVM and its Python workers may take together.
     ``initial_slack_s``: K before anything has been measured. ``promise_period_s``: ERROR and ACCURACY are promised for
     each such period, since 1970. ``rate_change``: δ, the relative change of a stream's
-    rate that makes a new plan. ``start``: the first instant that Airflow schedules.
+    rate that makes a new plan. ``partitions``: the most slices that a query's work is cut into.
+    ``start``: the first instant that Airflow schedules.
     """
 
     name: str
@@ -270,7 +273,7 @@ class Pipeline(Model):
     initial_slack_s: int = 0
     promise_period_s: int = 86_400
     rate_change: float = 0.5
-    partitions: int = 2
+    partitions: int = 10_000
     streams: tuple[Stream, ...]
     queries: tuple[Query, ...]
 

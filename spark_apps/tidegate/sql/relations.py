@@ -19,6 +19,10 @@ from tidegate.store.warehouse import MARTS as STORED
 from tidegate.store.warehouse import Warehouse
 
 TABLES, MARTS = "warehouse", "tidegate"
+_OF_THE_STORE = """-- The files are in an object store. DuckDB reads it by its extension httpfs (a download), with keys:
+--   CREATE SECRET (TYPE s3, PROVIDER credential_chain);
+-- In Python it needs no download: connection.register_filesystem() takes a file system of fsspec.
+"""
 
 
 @dataclass(frozen=True)
@@ -105,8 +109,9 @@ def files_of(warehouse: Warehouse, relation: Relation) -> tuple[str, ...]:
 def duckdb_script(warehouse: Warehouse) -> str:
     """SQL that gives DuckDB a view over every table and mart. UserError if there is no warehouse."""
     require_tables(warehouse)
+    store = [] if isinstance(warehouse.folder, Path) else [_OF_THE_STORE]
     views = [relation.duckdb_ddl(files_of(warehouse, relation)) for relation in relations(warehouse)]
-    return "\n".join([f"CREATE SCHEMA IF NOT EXISTS {TABLES};\nCREATE SCHEMA IF NOT EXISTS {MARTS};\n", *views])
+    return "\n".join([*store, f"CREATE SCHEMA IF NOT EXISTS {TABLES};\nCREATE SCHEMA IF NOT EXISTS {MARTS};\n", *views])
 
 
 def _table(warehouse: Warehouse, schema: str, table: str, node: dict[str, Any] | None) -> Relation:

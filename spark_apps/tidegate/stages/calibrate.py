@@ -142,7 +142,7 @@ def _learn_queries(
         table = staged[query.id]
         grid_s = slack_grid_s(pipeline) if query.error is not None else np.array([float(pipeline.horizon_s)])
         whole = question(context, query, _on_grid(query, ends_us, grid_s[-1:]))
-        for number, (first, last) in enumerate(cuts(whole, len(ends_us), pipeline.partitions, len(grid_s))):
+        for number, (first, last) in enumerate(cuts(whole, len(ends_us), context.most_slices, len(grid_s))):
             own = ends_us[first:last]
             true = question(context, query, _on_grid(query, own, grid_s[-1:]))
             asked = question(context, query, _on_grid(query, own, grid_s)) if query.error is not None else None
@@ -435,4 +435,4 @@ def _instants(microseconds: Int64s) -> pa.Array:
 
 
 if __name__ == "__main__":
-    launch(STAGE, run)
+    launch(STAGE)
