@@ -26,7 +26,7 @@ import pyspark
 PROJECT = Path(__file__).resolve().parents[3]
 SPARK_HOME = Path(pyspark.__file__).parent
 # These JVMs do little: the first compiler is enough, and one thread collects.
-_DAEMON = "-Xmx256m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_DAEMON = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _PATIENCE_S = 180
 
 
@@ -133,6 +133,7 @@ class Cluster:
             "HOME": str(home),
             "SPARK_HOME": str(SPARK_HOME),
             "SPARK_DAEMON_JAVA_OPTS": _DAEMON,
+            "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_LOCAL_DIRS": str(home / "scratch"),
             "LANG": "C.UTF-8",
             **({"JAVA_HOME": os.environ["JAVA_HOME"]} if "JAVA_HOME" in os.environ else {}),

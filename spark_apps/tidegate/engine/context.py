@@ -120,6 +120,11 @@ class RunContext:
                 self._spark = start_session(self.pipeline, self.app)
         return self._spark
 
+    @property
+    def most_slices(self) -> int:
+        """Into how many slices a query's work is worth cutting: on one machine more than it has cores only cost."""
+        return min(self.pipeline.partitions, cores()) if on_this_machine() else self.pipeline.partitions
+
     def run_slices(
         self, work: Callable[[Slice], Result], parts: Sequence[Any], rows: int | None = None
     ) -> list[Result]:
@@ -233,6 +238,12 @@ def spark_master() -> str:
 def on_this_machine() -> bool:
     """Whether Spark's tasks would run on the driver's machine."""
     return spark_master().startswith("local")
+
+
+def cores() -> int:
+    """How many tasks ``local[n]`` runs at a time."""
+    inside = spark_master().removeprefix("local").strip("[]").partition(",")[0]
+    return int(inside) if inside.isdigit() else (os.cpu_count() or 1) if inside == "*" else 1
 
 
 def previous_label(pipeline: Pipeline, interval: Interval) -> str:
