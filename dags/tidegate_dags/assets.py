@@ -109,7 +109,7 @@ def _tables(text: str, stage: Stage, declaration: Declaration) -> list[Asset]:
 
 
 def _expanded(pattern: str, stage: Stage, declaration: Declaration) -> Sequence[str]:
-    """``events_<stream>`` → one name a stream; histories, their groups and answers only where there are any."""
+    """``events_<stream>`` → one name a stream; what not all have only where there is any."""
     if pattern.startswith("history_samples"):
         return [pattern.replace("<stream>", stream) for stream in declaration.histories]
     if pattern == "history_groups":
@@ -120,5 +120,7 @@ def _expanded(pattern: str, stage: Stage, declaration: Declaration) -> Sequence[
         queries = declaration.queries
         if stage.answers:
             queries = tuple(query for query in queries if query.kind == stage.answers)
+        if wanted := {"kept_<query>": "omit", "corrections_<query>": "correct"}.get(pattern):
+            queries = tuple(query for query in queries if query.on_miss == wanted)
         return [pattern.replace("<query>", query.id) for query in queries]
     return [pattern]

@@ -16,7 +16,9 @@ from typing import Literal
 from tidegate.declarations.schedule import load_schedule
 
 _NO_CODE = re.compile(r"""--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""", re.DOTALL)
-_PROMISE = re.compile(r"\b(error|accuracy)\b\s*\+?[\d.]+\s*%\s*(?=;|$|every\b|duration\b|priority\b)", re.IGNORECASE)
+_PROMISE = re.compile(r"\b(error|accuracy)\b\s*\+?[\d.]+\s*%\s*(?=;|$|(?:every|duration|priority|on)\b)", re.IGNORECASE)
+
+_ON_MISS = re.compile(r"%\s*on\s+miss\s+(\w+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,16 @@ class DeclaredQuery:
         """
         found = _PROMISE.search(_code(self.sql))
         return found[0].strip() if found else ""
+
+    @property
+    def on_miss(self) -> str:
+        """What comes of a miss, in small letters.
+
+        >>> DeclaredQuery("q", "", "SELECT a FROM s [1 HOUR] ERROR 10 % ON MISS Correct EVERY 1 HOUR").on_miss
+        'correct'
+        """
+        found = _ON_MISS.search(_code(self.sql))
+        return found[1].lower() if found else "warn"
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def test_a_history_that_never_was_is_found() -> None:
 
 
 def test_killed_writers_readers_and_upkeep_leave_whole_runs_in_a_store(tmp_path: Path) -> None:
-    _, faults = kills.attack_objects(0, tmp_path, 10)
+    _, faults = kills.attack_objects(0, tmp_path, 6)
     assert not faults, "\n".join(["python -m tests.attacks object-kills --seed 0", *faults])
 
 

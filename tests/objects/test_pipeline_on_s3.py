@@ -97,6 +97,7 @@ def test_what_only_one_machine_needs_is_in_its_folder(both: Both, bucket: Object
     """Pages, logs and copies are local; all that runs share is in the store."""
     assert both.stored.local == Path(os.environ["TIDEGATE_LOCAL"], "s3", bucket.root[5:], "warehouse", "shop")
     assert {path.name for path in both.stored.local.iterdir()} <= {"_logs", "_docs", "_sifted"}
+    assert both.stored.local.stat().st_mode & 0o777 == 0o700
     top = {path.name for path in both.stored.folder.glob("_*")}
     assert {"_commits", "_state"} <= top and not top & {"_docs", "_logs", "_dbt", "_sifted"}
     assert not list((both.stored.folder / "_staging").glob("*/*/*"))
@@ -114,6 +115,10 @@ def test_other_engines_read_the_tables(both: Both) -> None:
     assert polars.scan_delta(where, storage_options=options).select(polars.len()).collect().item() == expected
     table = DeltaTable(where, storage_options=options)
     assert len(table.to_pandas(columns=["window_end", "revenue"])) == expected
+    commits = DeltaTable(f"{both.stored.folder}/_commits", storage_options=options).to_pyarrow_dataset().to_table()
+    versions = dict(commits.sort_by("committed_at").column("versions")[-1].as_py())
+    accuracy = DeltaTable(f"{both.stored.folder}/accuracy", version=versions["accuracy"], storage_options=options)
+    assert len(accuracy.to_pandas()) == both.local.read_arrow("accuracy").num_rows
     answers = table.to_pyarrow_dataset()
     assert duckdb.sql("SELECT count(*) FROM answers").fetchall() == [(expected,)] and answers
 
@@ -165,3 +170,20 @@ def test_all_stages_and_all_who_ask(bucket: ObjectPath, tmp_path: Path, monkeypa
             for name in OF_THE_RUN["run_metrics"] | {"process_share", "within_budget"}:
                 row.pop(name, None)
         assert found[0] == found[1], mart
+
+
+@pytest.mark.slow
+def test_sparks_workers_read_and_write_the_store(both: Both) -> None:
+    """A file in ten slices: tasks read it by ranges, leave their parts in the store, and find those of others there."""
+    where = f"{both.stored.root}-spark"
+    program = (
+        "from tests.objects.test_pipeline_on_s3 import *; from tidegate.stages import ingest\n"
+        f"pipeline = load_pipeline(Path({str(both.stored.pipeline.folder)!r}))\n"
+        "intervals = intervals_between(pipeline, FROM, TO)\n"
+        f"with RunContext(pipeline, {where!r}) as context: ingest.read(context, intervals, slice_bytes=40_000)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0 and "starting Spark" in ended.stderr, ended.stderr
+    alone = Warehouse(where, both.stored.pipeline)
+    for table in ("events_orders", "quarantine"):
+        assert rows(alone, table).to_pylist() == rows(both.local, table).to_pylist()

@@ -90,6 +90,7 @@ class RunContext:
     def __enter__(self) -> RunContext:
         try:
             private_folder(self.warehouse.folder)
+            private_folder(self.warehouse.local)
         except OSError as error:
             why = error.strerror or said(error)
             raise UserError(

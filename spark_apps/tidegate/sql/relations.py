@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +124,10 @@ def _mart(warehouse: Warehouse, node: dict[str, Any]) -> Relation | None:
     """A built mart has files of its own; a wide one is the warehouse's table of the same name, if it still is there."""
     name = node["name"]
     if node["config"]["materialized"] != "table":
-        return _table(warehouse, MARTS, name, node) if name in warehouse.tables() else None
+        # Of a query ON MISS OMIT the answers that kept the promise.
+        kept = f"kept_{name.removeprefix('answers_')}"
+        found = _table(warehouse, MARTS, name, node) if name in warehouse.tables() else None
+        return replace(found, table=kept) if found is not None and kept in warehouse.tables() else found
     columns = _without_interval(node["columns"].values())
     return Relation(MARTS, name, columns, _comment(node), f"{STORED}/{name}")
 

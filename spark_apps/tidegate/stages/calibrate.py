@@ -37,6 +37,7 @@ from tidegate.queries.plans import Emissions, PlanHistory, asked
 from tidegate.queries.questions import Answering, Question
 from tidegate.queries.slacks import SlackHistory
 from tidegate.queries.slices import ROWS_OF_A_SLICE, PartFile, Staged, cuts, question
+from tidegate.stages.calibrate_misses import put_misses
 from tidegate.stages.calibrate_promises import judge_promises
 from tidegate.stages.calibrate_slacks import NEEDED_ORDER, plan_slacks
 from tidegate.stages.calibrate_widths import candidate_errors, judged_columns, learn_widths, whole_windows
@@ -244,6 +245,8 @@ def judge(context: RunContext, intervals: Sequence[Interval]) -> None:
             )
             stage.record(interval, rows_out=own.num_rows)
         judge_promises(context, stage, intervals, table)
+        final = {query_id: (own.window_end_us, own.emit_us, found) for query_id, (own, found) in values.items()}
+        put_misses(context, stage, final, intervals)
 
 
 def _final(
