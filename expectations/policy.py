@@ -61,6 +61,7 @@ SEVERITIES: Mapping[str, Severity] = MappingProxyType(
         "promise_grain_unique": "critical",
         "promise_kept_agrees": "critical",
         "promise_kept": "warning",
+        "promise_fail": "critical",
         "promise_met": "warning",
         "promise_so_far": "info",
         "slack_covers_oracle": "info",

@@ -18,7 +18,7 @@ from airflow.sdk.definitions.deadline import BaseDeadlineReference, DeadlineAler
 
 from tidegate.declarations.interval_labels import label_start
 from tidegate_dags.declaration import parse_instant
-from tidegate_dags.places import warehouse
+from tidegate_dags.places import local_warehouse
 from tidegate_dags.run_range import RangeError
 
 MOST_ALERTS = 200
@@ -113,7 +113,7 @@ def record(documents: Path, kind: str, text: str) -> None:
 
 
 def _documents(pipeline: str) -> Path:
-    return warehouse() / pipeline / "_docs"
+    return local_warehouse() / pipeline / "_docs"
 
 
 def _broken(documents: Path, start: datetime | None) -> list[str]:

@@ -18,7 +18,7 @@ from airflow.sdk import Asset
 from tidegate.declarations.interval_labels import interval_label
 from tidegate.declarations.stages import STAGES, Stage
 from tidegate_dags.declaration import Declaration, parse_instant
-from tidegate_dags.places import installed
+from tidegate_dags.places import installed, is_uri, warehouse
 from tidegate_dags.run_range import interval_from, interval_to
 
 MOST_PARTITIONS = 100
@@ -30,10 +30,10 @@ def inlets(stage: Stage, declaration: Declaration) -> list[Asset]:
         files = [
             Asset(
                 name=f"{declaration.name}.files_{stream}",
-                uri=f"tidegate://{declaration.name}/files/{stream}",
+                uri=_files(path) if is_uri(path) else f"tidegate://{declaration.name}/files/{stream}",
                 group="file",
             )
-            for stream in declaration.streams
+            for stream, path in zip(declaration.streams, declaration.paths, strict=True)
         ]
         return files + _tables(stage.reads, stage, declaration)
     if stage.always or not _named(stage.reads):  # reads "every table"
@@ -49,7 +49,7 @@ def outlets(stage: Stage, declaration: Declaration) -> list[Asset]:
     marts = sorted(path.stem for path in (installed("tidegate_dbt") / "models" / "marts").glob("*.sql"))
     return [
         _models(name),
-        *(Asset(name=f"{name}.{mart}", uri=f"tidegate://{name}/marts/{mart}", group="mart") for mart in marts),
+        *(Asset(name=f"{name}.{mart}", uri=_uri(name, f"marts/{mart}"), group="mart") for mart in marts),
     ]
 
 
@@ -86,6 +86,16 @@ def _models(name: str) -> Asset:
     return Asset(name=f"{name}_models", uri=f"tidegate://{name}/models")
 
 
+def _uri(pipeline: str, table: str, kind: str = "") -> str:
+    """Where a table is, in an object store; a local path is nobody else's: there it is a name."""
+    return f"{warehouse()}/{pipeline}/{table}" if is_uri(warehouse()) else f"tidegate://{pipeline}/{kind}{table}"
+
+
+def _files(path: str) -> str:
+    """The folder that a stream's files are in, as far as its name does not change."""
+    return re.split(r"[^/]*[%*?\[]", path, maxsplit=1)[0].rstrip("/")
+
+
 def _named(text: str) -> list[str]:
     return re.findall(r"`([a-z_<>]+)`", text)
 
@@ -93,13 +103,13 @@ def _named(text: str) -> list[str]:
 def _tables(text: str, stage: Stage, declaration: Declaration) -> list[Asset]:
     names = [name for pattern in _named(text) for name in _expanded(pattern, stage, declaration)]
     return [
-        Asset(name=f"{declaration.name}.{name}", uri=f"tidegate://{declaration.name}/tables/{name}", group="table")
+        Asset(name=f"{declaration.name}.{name}", uri=_uri(declaration.name, name, "tables/"), group="table")
         for name in dict.fromkeys(names)
     ]
 
 
 def _expanded(pattern: str, stage: Stage, declaration: Declaration) -> Sequence[str]:
-    """``events_<stream>`` → one name a stream; histories, their groups and answers only where there are any."""
+    """``events_<stream>`` → one name a stream; what not all have only where there is any."""
     if pattern.startswith("history_samples"):
         return [pattern.replace("<stream>", stream) for stream in declaration.histories]
     if pattern == "history_groups":
@@ -110,5 +120,7 @@ def _expanded(pattern: str, stage: Stage, declaration: Declaration) -> Sequence[
         queries = declaration.queries
         if stage.answers:
             queries = tuple(query for query in queries if query.kind == stage.answers)
+        if wanted := {"kept_<query>": "omit", "corrections_<query>": "correct"}.get(pattern):
+            queries = tuple(query for query in queries if query.on_miss == wanted)
         return [pattern.replace("<query>", query.id) for query in queries]
     return [pattern]

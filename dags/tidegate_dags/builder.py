@@ -16,7 +16,8 @@ Arrow tables and dbt starts its own session. An interval runs one stage at a tim
 machine do not compete for memory; ``TIDEGATE_POOL`` names a pool of Airflow that says instead how many may run, over
 all pipelines.
 
-The environment says where things are: ``TIDEGATE_WAREHOUSE`` (default: ``$AIRFLOW_HOME/tidegate/warehouse``) and
+The environment says where things are: ``TIDEGATE_WAREHOUSE``, a path or a URI such as ``s3://bucket/folder`` (default:
+``$AIRFLOW_HOME/tidegate/warehouse``; keys: Airflow's connection ``aws_default``, see object_store.py) and
 ``TIDEGATE_PYTHON``, the interpreter that has Tidegate (default: Airflow's own).
 """
 
@@ -30,7 +31,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow.providers.standard.operators.bash import BashOperator
 from airflow.sdk import DAG, BaseOperator, CronDataIntervalTimetable
 
 from tidegate.declarations.stages import STAGES, Stage
@@ -39,7 +39,8 @@ from tidegate_dags.assets import SayPartitions, inlets, outlets
 from tidegate_dags.declaration import Declaration, parse_instant, read_declaration
 from tidegate_dags.documentation import pipeline_documentation, stage_documentation
 from tidegate_dags.links import PipelinePage
-from tidegate_dags.places import installed, warehouse
+from tidegate_dags.object_store import StageCommand
+from tidegate_dags.places import installed, is_uri, warehouse
 from tidegate_dags.run_range import Gate, interval_from, interval_to, parameters
 from tidegate_dags.submission import SparkSubmission
 
@@ -141,17 +142,18 @@ def _task(stage: Stage, declaration: Declaration, folder: Path) -> BaseOperator:
         "outlets": outlets(stage, declaration),
         "pre_execute": Gate(stage.name, declaration, daily=stage.daily),
         "post_execute": SayPartitions(declaration, daily=stage.daily),
+        "objects": any(map(is_uri, (warehouse(), *declaration.paths))),
     }
     task: BaseOperator
     if stage.submitted:
         task = SparkSubmission(
             application=str(installed("tidegate") / "stages" / f"{stage.name}.py"),
-            application_args=[str(folder), "--warehouse", str(warehouse()), *_RANGE],
+            application_args=[str(folder), "--warehouse", warehouse(), *_RANGE],
             conf={"spark.driver.memory": "{{ params.driver_memory }}"},
             **common,
         )
     else:
-        task = BashOperator(
+        task = StageCommand(
             bash_command=_command(stage, folder),
             # dbt keeps its catalog in a folder that takes one process at a time; a page is written by one, too.
             max_active_tis_per_dag=1,
@@ -164,7 +166,7 @@ def _task(stage: Stage, declaration: Declaration, folder: Path) -> BaseOperator:
 def _command(stage: Stage, folder: Path) -> str:
     """The shell's command line of a stage that is not submitted to Spark."""
     python = os.environ.get("TIDEGATE_PYTHON") or sys.executable
-    tidegate, tables = ["exec", python, "-m", "tidegate.cli"], ["--warehouse", str(warehouse())]
+    tidegate, tables = ["exec", python, "-m", "tidegate.cli"], ["--warehouse", warehouse()]
     if stage.name == "report":
         return shlex.join([*tidegate, "report", str(folder), *tables])
     fixed = shlex.join([*tidegate, "run", str(folder), *tables, "--stage", stage.name])

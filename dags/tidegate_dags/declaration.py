@@ -16,7 +16,9 @@ from typing import Literal
 from tidegate.declarations.schedule import load_schedule
 
 _NO_CODE = re.compile(r"""--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""", re.DOTALL)
-_PROMISE = re.compile(r"\b(error|accuracy)\b\s*\+?[\d.]+\s*%\s*(?=;|$|every\b|duration\b|priority\b)", re.IGNORECASE)
+_PROMISE = re.compile(r"\b(error|accuracy)\b\s*\+?[\d.]+\s*%\s*(?=;|$|(?:every|duration|priority|on)\b)", re.IGNORECASE)
+
+_ON_MISS = re.compile(r"%\s*on\s+miss\s+(\w+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,16 @@ class DeclaredQuery:
         found = _PROMISE.search(_code(self.sql))
         return found[0].strip() if found else ""
 
+    @property
+    def on_miss(self) -> str:
+        """What comes of a miss, in small letters.
+
+        >>> DeclaredQuery("q", "", "SELECT a FROM s [1 HOUR] ERROR 10 % ON MISS Correct EVERY 1 HOUR").on_miss
+        'correct'
+        """
+        found = _ON_MISS.search(_code(self.sql))
+        return found[1].lower() if found else "warn"
+
 
 @dataclass(frozen=True)
 class Declaration:
@@ -58,6 +70,7 @@ class Declaration:
     start: datetime
     interval: timedelta
     streams: tuple[str, ...]
+    paths: tuple[str, ...]
     histories: tuple[str, ...]
     grouped_histories: tuple[str, ...]
     queries: tuple[DeclaredQuery, ...]
@@ -67,7 +80,7 @@ class Declaration:
         """The cron expression whose fires are the interval's bounds.
 
         >>> from dataclasses import replace
-        >>> hourly = Declaration(Path("."), "x", "", "", datetime(2013, 1, 1), timedelta(hours=1), (), (), (), ())
+        >>> hourly = Declaration(Path("."), "x", "", "", datetime(2013, 1, 1), timedelta(hours=1), (), (), (), (), ())
         >>> [replace(hourly, interval=timedelta(minutes=length)).cron for length in (60, 15, 1440)]
         ['0 * * * *', '*/15 * * * *', '0 0 * * *']
         """
@@ -93,6 +106,7 @@ def read_declaration(folder: Path) -> Declaration:
         start=schedule.start,
         interval=schedule.interval,
         streams=schedule.streams,
+        paths=schedule.paths,
         histories=schedule.histories,
         grouped_histories=schedule.grouped_histories,
         queries=tuple(_query(name, text) for name, text in schedule.queries.items()),

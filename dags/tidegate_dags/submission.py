@@ -16,6 +16,7 @@ from airflow.providers.standard.hooks.subprocess import SubprocessHook
 from airflow.sdk import BaseHook, BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowNotFoundException
 
+from tidegate_dags.object_store import keys
 from tidegate_dags.places import installed
 
 # No other program may be named by whoever may edit a connection.
@@ -33,7 +34,9 @@ class SparkSubmission(BaseOperator):
     """A Spark application as a task: one JVM of its own, which ends with the task.
 
     The connection's host is Spark's master; without the connection it is ``TIDEGATE_SPARK_MASTER``, else ``local[2]``.
-    Of its extras ``deploy-mode``, ``queue``, ``namespace``, ``principal`` and ``spark-binary`` are understood.
+    With ``objects``, it reads or writes an object store, and has the keys of ``aws_default`` in its environment. Of
+    the connection's extras ``deploy-mode``, ``queue``, ``namespace``, ``principal`` and ``spark-binary`` are
+    understood.
     """
 
     template_fields: Sequence[str] = ("application_args", "conf")
@@ -45,6 +48,7 @@ class SparkSubmission(BaseOperator):
         application_args: Sequence[str],
         conf: Mapping[str, str],
         conn_id: str = "spark_default",
+        objects: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -52,15 +56,19 @@ class SparkSubmission(BaseOperator):
         self.application_args = list(application_args)
         self.conf = dict(conf)
         self.conn_id = conn_id
+        self.objects = objects
         self._process: SubprocessHook | None = None
 
     def execute(self, context: Any) -> None:
         """Run it; what it says goes to the task's log."""
         command = self.command()
         self._process = SubprocessHook()
-        ended = self._process.run_command(command, env={**os.environ, **environment(_master(command))})
+        ended = self._process.run_command(command, env=self._environment(command))
         if ended.exit_code:
             raise AirflowException(f"{self.task_id} ended with status {ended.exit_code}; the log above says why.")
+
+    def _environment(self, command: Sequence[str]) -> dict[str, str]:
+        return {**os.environ, **environment(_master(command)), **(keys() if self.objects else {})}
 
     def on_kill(self) -> None:
         """End the driver, and with it what it started."""

@@ -2,7 +2,7 @@
 with expected as (
     {% for query in var('queries') %}
     select '{{ query.id }}' as query, count(*) as answers
-    from {{ ref('stg_answers_' ~ query.id) }}
+    from {{ ref('stg_' ~ query.answers) }}
     {{ 'union all' if not loop.last }}
     {% else %}
     {{ nothing([['query', 'string'], ['answers', 'bigint']]) }}

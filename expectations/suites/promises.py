@@ -16,7 +16,7 @@ from expectations.tables import SUBJECT, Case
 from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.promises import LEAST_PERIODS, PERIODS_KEPT, Row, period_length, show_measured, show_period
 
-_PAIRS = ("kept", "met", "so_far", "slack")
+_PAIRS = ("kept", "fail", "met", "so_far", "slack")
 _FRAME = pa.schema(
     [
         *SUBJECT,
@@ -30,7 +30,8 @@ _FRAME = pa.schema(
 
 def frame(case: Case, policy: Policy) -> pa.Table:
     """A row for each row of ``promise_periods``; for each query with a promise, K against its oracle."""
-    rows = [_judged(row) for row in case.read("promise_periods").to_pylist()]
+    strict = {query.id for query in case.pipeline.queries if query.on_miss == "fail"}
+    rows = [_judged(row, row["query"] in strict) for row in case.read("promise_periods").to_pylist()]
     plans = case.trailing("slack_plan", policy.trailing)
     for query in case.pipeline.queries:
         if query.promised is not None:
@@ -38,7 +39,7 @@ def frame(case: Case, policy: Policy) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=_FRAME)
 
 
-def _judged(row: Row) -> dict[str, object]:
+def _judged(row: Row, strict: bool) -> dict[str, object]:
     period = f"{row['query']}: {row['promise']}, {period_length(row)} {show_period(row)}"
     found: dict[str, object] = {
         "table": "promise_periods",
@@ -48,7 +49,8 @@ def _judged(row: Row) -> dict[str, object]:
     }
     if row["measured"] is None:
         return found
-    pair = "so_far" if row["kept"] is None else "kept"
+    judged = "fail" if strict else "kept"
+    pair = "so_far" if row["kept"] is None else judged
     found |= {f"{pair}_measured": row["measured"], f"{pair}_promised": row["promised"]}
     if row["kept"] is not None:
         found |= {"verdict": int(row["kept"]), "verdict_by_numbers": int(row["measured"] >= row["promised"])}
@@ -83,6 +85,7 @@ def expectations(gxe: Any, pipeline: Pipeline, policy: Policy) -> list[Any]:
     rules.equal("promise_kept_agrees", says, "verdict", "verdict_by_numbers")
     for rule, pair, says in (
         ("promise_kept", "kept", "the promise is kept in the period that became final in this interval"),
+        ("promise_fail", "fail", "no period is missed of a promise that is made ON MISS FAIL"),
         ("promise_met", "met", f"it is kept in {PERIODS_KEPT * 100:.0f} of 100 periods"),
         ("promise_so_far", "so_far", "the promise is kept so far in the open period"),
         ("slack_covers_oracle", "slack", "the slack K is on average at least the oracle's"),

@@ -118,7 +118,14 @@ def table_columns() -> str:
 
 
 def _pattern(table: str) -> str:
-    for prefix, what in (("events", "stream"), ("answers", "query"), ("truth", "query"), ("history_samples", "stream")):
+    for prefix, what in (
+        ("events", "stream"),
+        ("answers", "query"),
+        ("truth", "query"),
+        ("kept", "query"),
+        ("corrections", "query"),
+        ("history_samples", "stream"),
+    ):
         if table.startswith(f"{prefix}_"):
             return f"{prefix}_<{what}>"
     return table

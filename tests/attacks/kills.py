@@ -29,7 +29,7 @@ from tidegate.declarations.errors import UserError
 from tidegate.declarations.tables import common_schema
 from tidegate.store.intervals import Interval, interval_at
 from tidegate.store.migrate import migrate
-from tidegate.store.places import Place, place
+from tidegate.store.places import ObjectPath, Place, place
 from tidegate.store.upkeep import tidy
 from tidegate.store.warehouse import Warehouse
 
@@ -37,8 +37,9 @@ START = datetime(2013, 1, 1, tzinfo=UTC)
 TABLES = ("needed_slack", "width_errors")
 HOURS = range(4)
 ACKS = "acks"
-ROLES = ("write 0 1", "write 2 3", "write 1 2", "write 0", "tidy", "read")
-AT_ONCE = 3
+# What a killed writer has left hides its partition's older versions from a quick look until it is written again.
+ALWAYS = ("write 0 1", "write 2 3")
+SOMETIMES = ("write 1 2", "write 0", "tidy", "read")
 
 
 def attack(seed: int, folder: Path, kills: int = 50) -> tuple[int, list[str]]:
@@ -61,16 +62,18 @@ def kill_all(root: Place, acks: Path, kills: int, chance: random.Random) -> list
     with nursery(root, acks) as born:
         some = kills // 6
         _put(Warehouse(root, a_pipeline()), list(HOURS))
-        alive = [born(chance.choice(ROLES)) for _ in range(AT_ONCE)]
+        roles = [*ALWAYS, chance.choice(SOMETIMES)]
+        alive = [born(role) for role in roles]
         for number in range(kills - some):
             if number % 5 == 4:
                 tidy(Warehouse(root, a_pipeline()), 1, 24)
             faults += watch(root, chance.uniform(0, 0.2))
-            victim = alive.pop(chance.randrange(AT_ONCE))
-            if not victim.is_running():
-                faults.append(f"{victim.pid} ended by itself")
-            kill(victim)
-            alive.append(born(chance.choice(ROLES)))
+            which = chance.randrange(len(alive))
+            if not alive[which].is_running():
+                faults.append(f"{roles[which]} ended by itself")
+            kill(alive[which])
+            roles[which] = roles[which] if which < len(ALWAYS) else chance.choice(SOMETIMES)
+            alive[which] = born(roles[which])
         for victim in alive:
             kill(victim)
         for _ in range(some):
@@ -207,8 +210,8 @@ def _act(root: str, acks: Path, role: str, *hours: str) -> None:
                 return
         elif role in ("tidy", "clear"):
             tidy(warehouse, *((1, 24) if role == "tidy" else (0, 0)))
-        else:
-            time.sleep(0.01)
+        # In memory and in one process, the server of a test is soon all that there is to be waited for.
+        time.sleep(0.1 if isinstance(warehouse.folder, ObjectPath) else 0.01 if role == "migrate" else 0)
 
 
 def _put(warehouse: Warehouse, hours: list[int]) -> str:

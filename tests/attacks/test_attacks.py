@@ -55,6 +55,11 @@ def test_a_history_that_never_was_is_found() -> None:
     assert "did not know" in histories.judge([[first, late]], commits)[0]
 
 
+def test_killed_writers_readers_and_upkeep_leave_whole_runs_in_a_store(tmp_path: Path) -> None:
+    _, faults = kills.attack_objects(0, tmp_path, 6)
+    assert not faults, "\n".join(["python -m tests.attacks object-kills --seed 0", *faults])
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_a_disk_that_fails_at_one_call_loses_nothing(seed: int, tmp_path: Path) -> None:
     _, found = faults.attack(seed, tmp_path, 3)

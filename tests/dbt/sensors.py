@@ -97,6 +97,7 @@ def sensors() -> Pipeline:
             Output(name="level", expression="a1", type="double"),
         ),
         error=0.02,
+        on_miss="correct",
         **common,
     )
     total = Query(
@@ -123,6 +124,7 @@ def sensors() -> Pipeline:
         order_by=(Order(slot="o0", expression="level", descending=True, type="double"),),
         limit=3,
         accuracy=0.95,
+        on_miss="omit",
         **common,
     )
     by_group = by_sensor.group_by[0].model_copy(update={"alias": "readings"})

@@ -50,9 +50,13 @@ def rows_of(pipeline: Pipeline, table: str, interval: Interval, schema: pa.Schem
 
     if kind == "events":
         return [_tuple(random, schema, interval, n) for n in range(_TUPLES)]
-    if kind in ("answers", "truth"):
+    if kind in ("answers", "truth", "kept"):
         query = pipeline.query(name)
         return [row for window_end in window_ends for row in _answers(random, schema, query, window_end)]
+    if kind == "corrections":
+        at = {"emitted_at": end, "known_at": end}
+        keys = dict.fromkeys(pipeline.query(name).answer_keys)
+        return [{"window_end": window_end, **at, **keys} for window_end in window_ends]
     if table.startswith("history_samples_"):
         own = {"leaf_start": start, "fraction": _FRACTION, "weight": 1 / _FRACTION}
         # In their leaf, which is the interval's own stretch of time.

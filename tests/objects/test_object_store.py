@@ -17,6 +17,7 @@ from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Column, Stream
 from tidegate.declarations.tables import common_schema
 from tidegate.engine.context import RunContext
+from tidegate.live.intake import Intake
 from tidegate.sources.blocks import BrokenFileError, lines_at, read_lines
 from tidegate.sources.files import Piece, cut, expected_files
 from tidegate.store.delta import DeltaLog
@@ -175,6 +176,19 @@ def test_text_is_read_as_locally(bucket: ObjectPath, tmp_path: Path, packing: st
         found.append([list(read_lines(piece, 1 << 12)) for piece in pieces])
         assert lines_at(listed, [0, text.index(b'{"id": "77"')])[1] == text.splitlines()[77].decode()
     assert found[0] == found[1] and b"".join(data for own in found[1] for _, data in own) == text
+
+
+def test_a_live_run_takes_files_from_a_store_once(bucket: ObjectPath, tmp_path: Path) -> None:
+    stream = a_stream(f"{bucket}/live/%Y-%m-%dT%H-*.jsonl")
+    intake = Intake(a_pipeline().model_copy(update={"streams": (stream,)}), tmp_path, print)
+    intake.start(1.0)
+    for name in ("a", "b"):
+        (bucket / "live" / f"2013-01-01T00-{name}.jsonl").write_text('{"id": "1", "t": "2013-01-01T00:00:01Z"}\n')
+        for _ in range(2):
+            intake.settle()
+        names = [file.path.rpartition("-")[2] for file in intake.landed()]
+        assert names == ["a.jsonl", "b.jsonl"][: len(names)] and names[-1] == f"{name}.jsonl"
+    assert sum(part.rows for part in intake.taken(intake.landed()).tuples) == 2
 
 
 def test_a_store_that_cannot_be_asked_stops_the_run(bucket: ObjectPath, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,6 +119,7 @@ def good_pipeline() -> Pipeline:
                 order_by=(Order(slot="o0", expression="delay", descending=True, type="double"),),
                 limit=2,
                 accuracy=0.9,
+                on_miss="fail",
             ),
         ),
     )

@@ -153,6 +153,29 @@ def no_query_is_silent_without_a_finding(world: World) -> Iterator[str]:
             yield f"{query.id}: {len(due)} windows were due, none was answered, and no finding says so"
 
 
+def misses_come_to_what_is_declared(world: World) -> Iterator[str]:
+    """OMIT keeps the answers that kept the promise, all of them; CORRECT has rows of windows that missed alone."""
+    for query in world.pipeline.queries:
+        judged = [row for row in read_rows(world.tables, "accuracy") if row["query"] == query.id]
+        good = {row["window_end"] for row in judged if row["kept"]}
+        if query.on_miss == "omit":
+            answers = read_rows(world.tables, f"answers_{query.id}")
+            wanted = Counter(_without_interval(row) for row in answers if row["window_end"] in good)
+            found = Counter(_without_interval(row) for row in read_rows(world.tables, f"kept_{query.id}"))
+            if wanted != found:
+                yield f"{query.id}: {(wanted - found).total()} answers that kept the promise are gone, " + (
+                    f"{(found - wanted).total()} are there that did not"
+                )
+        if query.on_miss == "correct":
+            strange = {row["window_end"] for row in read_rows(world.tables, f"corrections_{query.id}")} & good
+            if strange:
+                yield f"{query.id}: corrections of windows that kept the promise: {sorted(strange)[:SHOWN]}"
+
+
+def _without_interval(row: dict[str, Any]) -> str:
+    return repr({name: value for name, value in row.items() if name != "interval"})
+
+
 def repeated_is_identical(world: World) -> Iterator[str]:
     """Cut differently, and with intervals run again, every table has the same rows in the same order."""
     mine, theirs = (contents(world.pipeline, root, MEASURED) for root in (world.whole, world.parts))
@@ -289,6 +312,7 @@ LAWS: tuple[Law, ...] = (
     no_more_is_held_than_the_budget,
     enough_memory_is_level_a,
     no_query_is_silent_without_a_finding,
+    misses_come_to_what_is_declared,
     repeated_is_identical,
     history_is_exact_on_leaves,
     history_answers_are_honest,

@@ -9,6 +9,8 @@ from random import Random
 
 from tests.strangers.columns import Values
 
+ON_MISS = ["", "", " ON MISS WARN", " ON MISS OMIT", " ON MISS CORRECT", " on miss correct"]
+
 
 @dataclass(frozen=True)
 class Table:
@@ -228,7 +230,9 @@ class Wording:
         chance, found = self.chance, []
         if self.promises and chance.random() < 0.6:
             share = chance.choice(["0.1", "2", "5", "20", "50", "90", "100"])
-            found.append(f"{'ACCURACY' if top_k else 'ERROR'} {share}%")
+            # By chances of its own: what is kept of earlier cases stays as it was.
+            on_miss = Random(f"{self.at} {share}").choice(ON_MISS)
+            found.append(f"{'ACCURACY' if top_k else 'ERROR'} {share}%{on_miss}")
         if chance.random() < 0.85:
             found.append(f"EVERY {self.duration(chance.choice(self.everies_s))}")
         if chance.random() < 0.15:

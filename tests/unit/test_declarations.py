@@ -254,7 +254,7 @@ Query wind: Strong wind.
   having      a0 > 5
   answer      origin  string  g0
               count   double  a0
-  promise     an error of at most 2%
+  promise     an error of at most 2%; on a miss: a warning
   every       10 minutes
   active      always
 """

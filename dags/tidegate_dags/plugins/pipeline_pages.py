@@ -23,7 +23,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException as AnyHTTPException
 
-from tidegate_dags.places import warehouse
+from tidegate_dags.places import local_warehouse
 
 PREFIX = "/tidegate"
 
@@ -63,7 +63,7 @@ _POLICY = (
 
 def documents(pipeline: str) -> Path:
     """The folder of a pipeline's pages; not found if there is none or the name is no name."""
-    folder = warehouse() / pipeline / "_docs"
+    folder = local_warehouse() / pipeline / "_docs"
     if not NAME.fullmatch(pipeline) or not folder.is_dir():
         raise HTTPException(404, f"Nothing has been written yet for the pipeline {pipeline!r}.")
     return folder
@@ -95,7 +95,7 @@ async def explain(request: Request, error: AnyHTTPException) -> Response:
 @app.get("/")
 def all_pipelines() -> Response:
     """Every pipeline that has pages."""
-    folders = (folder.parent.name for folder in warehouse().glob("*/_docs"))
+    folders = (folder.parent.name for folder in local_warehouse().glob("*/_docs"))
     names = sorted(name for name in folders if NAME.fullmatch(name))
     if not names:
         return _page("Tidegate", "<p>No pipeline has written a page yet; the first run writes one.</p>")
@@ -123,7 +123,7 @@ async def document(pipeline: str, path: str, request: Request) -> Response:
 
 
 def _links(pipeline: str) -> str:
-    folder = warehouse() / pipeline / "_docs"
+    folder = local_warehouse() / pipeline / "_docs"
     items = []
     for title, file, shows in PAGES.values():
         address = f"{PREFIX}/{quote(pipeline)}/{quote(file)}"

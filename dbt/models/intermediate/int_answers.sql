@@ -15,6 +15,6 @@ select
     support_level,
     slack_s,
     `interval`
-from {{ ref('stg_answers_' ~ query.id) }}
+from {{ ref('stg_' ~ query.answers) }}
 {{ 'union all' if not loop.last }}
 {% endfor %}

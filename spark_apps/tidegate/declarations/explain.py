@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from textwrap import wrap
 
-from tidegate.declarations.models import Pipeline, Query, Stream
+from tidegate.declarations.models import OnMiss, Pipeline, Query, Stream
 from tidegate.declarations.promises import SENTENCE
 from tidegate.declarations.units import show_bytes, show_duration
 
@@ -108,16 +108,23 @@ def _query_lines(query: Query) -> list[str]:
     return [f"Query {query.id}" + (f": {about}" if about else ""), *_aligned(facts)]
 
 
+_ON_MISS: dict[OnMiss, str] = {
+    "warn": "a warning",
+    "fail": "the check of data quality fails",
+    "omit": "the marts leave the answer out",
+    "correct": "corrections are written",
+}
+
+
 def _argument(alias: str | None, expression: str | None) -> str:
     return "*" if expression is None else f"{alias}: {expression}"
 
 
 def _promise(query: Query) -> str:
-    if query.error is not None:
-        return f"an error of at most {query.error * 100:.6g}%"
-    if query.accuracy is not None:
-        return f"a mean accuracy of at least {query.accuracy * 100:.6g}%"
-    return "none"
+    if query.promised is None:
+        return "none"
+    promised = "an error of at most" if query.error is not None else "a mean accuracy of at least"
+    return f"{promised} {query.promised * 100:.6g}%; on a miss: {_ON_MISS[query.on_miss]}"
 
 
 def _active(query: Query) -> str:

@@ -15,9 +15,12 @@ from pydantic import BaseModel, ConfigDict
 
 ColumnType = Literal["string", "integer", "double", "boolean", "timestamp", "date"]
 QueryKind = Literal["aggregate", "join_aggregate", "top_k"]
+OnMiss = Literal["warn", "fail", "omit", "correct"]
 AggregateFunction = Literal["count", "sum", "avg", "min", "max"]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+STORES = ("s3", "gs", "abfs", "abfss")
+"""Schemes of URIs that name object stores."""
 
 
 def to_us(instant: datetime) -> int:
@@ -176,7 +179,8 @@ class Query(Model):
     ``predicates``: alias → Spark SQL over that alias' bare column names, applied before the window.
     ``group_by``: of a top-k, the columns by whose values it has ``limit`` best each; its outputs show them all.
     ``having``: Spark SQL over the slots (values as emitted). ``error``/``accuracy``: the promise as a fraction (0.02,
-    0.95) or None. ``every_s``: the tick, seconds. ``active_from``/``active_to``: DURATION, half-open, or None.
+    0.95) or None; ``on_miss``: what comes of a miss.
+    ``every_s``: the tick, seconds. ``active_from``/``active_to``: DURATION, half-open, or None.
     ``priority``: which queries are admitted first (largest) when they do not all fit.
     ``text`` is the SQL as written; ``description`` its leading comment.
     """
@@ -196,6 +200,7 @@ class Query(Model):
     limit: int | None = None
     error: float | None = None
     accuracy: float | None = None
+    on_miss: OnMiss = "warn"
     every_s: float
     active_from: datetime | None = None
     active_to: datetime | None = None
@@ -226,6 +231,17 @@ class Query(Model):
         return (*(name for name in self.group_outputs if name is not None), "rank")
 
     @property
+    def answer_keys(self) -> tuple[str, ...]:
+        """The answer's columns that tell a window's rows apart: a top-k's ``row_keys``, else the groups shown."""
+        return self.row_keys if self.kind == "top_k" else tuple(n for n in self.group_outputs if n is not None)
+
+    @property
+    def corrected(self) -> dict[str, ColumnType]:
+        """The answer's other columns: what a correction is about."""
+        own: dict[str, ColumnType] = {o.name: o.type for o in self.outputs if o.name not in self.answer_keys}
+        return own if self.kind != "top_k" or "event_id" in own else {"event_id": "string", **own}
+
+    @property
     def promised(self) -> float | None:
         """The promise as a fraction: the tolerated error, or the least accuracy."""
         return self.error if self.error is not None else self.accuracy
@@ -240,7 +256,8 @@ class Pipeline(Model):
     ``process_budget_bytes``: the most that the JVM and its Python workers may take together.
     ``initial_slack_s``: K before anything has been measured. ``promise_period_s``: ERROR and ACCURACY are promised for
     each such period, since 1970. ``rate_change``: δ, the relative change of a stream's
-    rate that makes a new plan. ``start``: the first instant that Airflow schedules.
+    rate that makes a new plan. ``partitions``: the most slices that a query's work is cut into.
+    ``start``: the first instant that Airflow schedules.
     """
 
     name: str
@@ -256,7 +273,7 @@ class Pipeline(Model):
     initial_slack_s: int = 0
     promise_period_s: int = 86_400
     rate_change: float = 0.5
-    partitions: int = 2
+    partitions: int = 10_000
     streams: tuple[Stream, ...]
     queries: tuple[Query, ...]
 

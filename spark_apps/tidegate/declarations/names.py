@@ -23,6 +23,10 @@ ANSWER_COLUMNS = (
 )  # fmt: skip
 TOP_K_COLUMNS = ("rank", ID_COLUMN)
 
+# Columns that corrections_<query> puts beside the answer's keys, and what it calls each of the answer's other columns.
+CORRECTION_COLUMNS = ("window_end", "emitted_at", "known_at")
+CORRECTED = ("{}_answered", "{}_true", "{}_difference")
+
 CLAUSES = ("ERROR", "ACCURACY", "EVERY", "DURATION", "PRIORITY")
 
 # Words that cannot stand as a bare name in an expression or after FROM.

@@ -43,7 +43,7 @@ PIPELINE_KEYS = {
     "initial_slack": "How long answers with a promise wait until something has been learnt. At most the horizon.",
     "promise_period": "ERROR and ACCURACY are to be kept in 95 of 100 such periods. A multiple of the interval.",
     "rate_change": "The relative change of a stream's rate that leads to a new plan.",
-    "partitions": "Over how many hash partitions a query is spread where one task does not suffice. 1 to 10000.",
+    "partitions": "Into how many slices a query's work is cut at most; fewer where more would not pay. 1 to 10000.",
     "streams": "Name → stream; at least one.",
 }
 
@@ -85,7 +85,7 @@ def read_pipeline_file(report: Report, folder: Path) -> PipelineFile:
         "initial_slack_s": read("initial_slack", read_seconds, 0, required=False),
         "promise_period_s": read("promise_period", read_positive_seconds, DAY_S, required=False),
         "rate_change": read("rate_change", _rate_change, 0.5, required=False),
-        "partitions": read("partitions", lambda text: read_integer(text, 1, 10_000), 2, required=False),
+        "partitions": read("partitions", lambda text: read_integer(text, 1, 10_000), 10_000, required=False),
     }
     _check_together(report, section, values)
     clock = Clock(interval_s, tick_s, horizon_s)

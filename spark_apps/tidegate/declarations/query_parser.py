@@ -14,7 +14,7 @@ from tidegate.declarations.aggregate_query import AggregateQuery
 from tidegate.declarations.from_clause import read_from
 from tidegate.declarations.join_conditions import check_connected, read_conditions
 from tidegate.declarations.models import Query, QueryKind
-from tidegate.declarations.names import CLAUSES
+from tidegate.declarations.names import CLAUSES, CORRECTED, CORRECTION_COLUMNS
 from tidegate.declarations.positions import Misspelt, Report, nearest_name
 from tidegate.declarations.query_text import QueryText, split_query, tokenize
 from tidegate.declarations.scope import Scope, StreamSchema, offset_of
@@ -72,7 +72,7 @@ def _parse(
     parts = _read_kind(select, text, scope, report)
     if report.mistakes or tick_us is None:
         return None
-    return Query(
+    query = Query(
         id=query_id,
         text=text.statement,
         description=text.description,
@@ -81,12 +81,26 @@ def _parse(
         join_classes=scope.classes,
         error=text.error,
         accuracy=text.accuracy,
+        on_miss=text.on_miss,
         every_s=(text.every_us or tick_us) / SECOND_US,
         active_from=text.active_from,
         active_to=text.active_to,
         priority=text.priority,
         **parts,
     )
+    if query.on_miss == "correct":
+        _check_corrections(query, text, report)
+    return query
+
+
+def _check_corrections(query: Query, text: QueryText, report: Report) -> None:
+    """Two columns of its corrections may not bear one name."""
+    names = [*CORRECTION_COLUMNS, *query.answer_keys]
+    names += [pattern.format(name) for name in query.corrected for pattern in CORRECTED]
+    lower = [name.lower() for name in names]
+    for twice in dict.fromkeys(name for name in lower if lower.count(name) > 1):
+        message = f"two columns of the corrections would be named '{twice}'"
+        report.add(text.offsets["MISS"], message, "another AS name for one of the answer's columns")
 
 
 def _parse_select(text: QueryText, report: Report, columns: Set[str]) -> exp.Select | None:

@@ -12,17 +12,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
-from typing import TypeVar
+from typing import TypeVar, cast, get_args
 
 import sqlglot
 from sqlglot.errors import TokenError
 from sqlglot.tokens import Token, TokenType
 
+from tidegate.declarations.models import OnMiss
 from tidegate.declarations.names import CLAUSES
 from tidegate.declarations.positions import Misspelt, Report
 from tidegate.declarations.units import UnreadableError, read_duration_us, read_instant, read_priority, read_share
 
 T = TypeVar("T")
+ON_MISS = tuple(word.upper() for word in get_args(OnMiss))
 
 MAX_BRACKETS = 16
 MAX_WORDS = 10_000
@@ -64,6 +66,7 @@ class QueryText:
     offsets: dict[str, int] = field(default_factory=dict)
     error: float | None = None
     accuracy: float | None = None
+    on_miss: OnMiss = "warn"
     every_us: int | None = None
     active_from: datetime | None = None
     active_to: datetime | None = None
@@ -273,10 +276,10 @@ def _read_clauses(tokens: list[Token], query: QueryText, report: Report) -> None
         elif misplaced := [token for token in values if token.token_type in _AFTER_FROM]:
             word = misplaced[0].text.upper()
             report.add(misplaced[0].start, f"{word} stands after {name}", f"{word} before {', '.join(CLAUSES)}")
-        elif name == "ERROR":
-            query.error = _convert(values, read_share, report)
-        elif name == "ACCURACY":
-            query.accuracy = _convert(values, read_share, report)
+        elif name in ("ERROR", "ACCURACY"):
+            promise = _read_on_miss(values, query, report)
+            share = _convert(promise, read_share, report) if promise else None
+            query.error, query.accuracy = (share, query.accuracy) if name == "ERROR" else (query.error, share)
         elif name == "EVERY":
             query.every_us = _convert(values, read_duration_us, report)
             if query.every_us == 0:
@@ -285,6 +288,27 @@ def _read_clauses(tokens: list[Token], query: QueryText, report: Report) -> None
             query.priority = _convert(values, read_priority, report) or 0
         else:
             _read_duration(values, query, report)
+
+
+def _read_on_miss(values: list[Token], query: QueryText, report: Report) -> list[Token]:
+    """Read ``ON MISS …`` behind a promise; the tokens before it."""
+    at = next((i for i, token in enumerate(values) if token.text.upper() == "ON"), len(values))
+    words = [token.text.upper() for token in values[at:]]
+    shape = f"ON MISS {', '.join(ON_MISS[:-1])} or {ON_MISS[-1]}"
+    if not words:
+        return values
+    if at == 0:
+        report.add(values[0].start, "the promise stands before ON MISS", "ERROR 5% ON MISS FAIL")
+        return []
+    if words[1:2] != ["MISS"] or len(words) != 3:
+        report.add(values[at].start, "ON MISS cannot be read", shape)
+    elif words[2] not in ON_MISS:
+        message, misspelt = f"'{values[at + 2].text[:60]}' is nothing to do on a miss", Misspelt(words[2], ON_MISS)
+        report.add(values[at + 2].start, message, shape, misspelt)
+    else:
+        query.offsets["MISS"] = values[at].start
+        query.on_miss = cast(OnMiss, words[2].lower())
+    return values[:at]
 
 
 def _read_duration(values: list[Token], query: QueryText, report: Report) -> None:

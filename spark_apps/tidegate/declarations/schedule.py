@@ -33,8 +33,8 @@ _DAY_S = 86_400
 class Schedule:
     """When a pipeline runs, and what it has.
 
-    ``histories``: streams whose past is kept; ``grouped_histories``: those of them with aggregates by group.
-    ``queries``: id → text of the file.
+    ``paths``: the streams' file patterns, as written. ``histories``: streams whose past is kept;
+    ``grouped_histories``: those of them with aggregates by group. ``queries``: id → text of the file.
     """
 
     name: str
@@ -43,6 +43,7 @@ class Schedule:
     start: datetime
     interval: timedelta
     streams: tuple[str, ...]
+    paths: tuple[str, ...]
     histories: tuple[str, ...]
     grouped_histories: tuple[str, ...]
     queries: dict[str, str]
@@ -103,6 +104,7 @@ def _schedule_keys(report: Report, root: yaml.Node, folder: Path) -> dict[str, A
         **keys,
         "interval": timedelta(seconds=interval_s or 0),
         "streams": tuple(streams),
+        "paths": tuple(stream.read("path", str.strip, "", required=False) or "" for stream in streams.values()),
         "histories": tuple(kept),
         "grouped_histories": tuple(name for name, section in kept.items() if _has_groups(section)),
     }

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 import yaml
 
-from tidegate.declarations.models import Column, ColumnType, History, Stream
+from tidegate.declarations.models import STORES, Column, ColumnType, History, Stream
 from tidegate.declarations.names import EVENT_COLUMNS, PARTITION_COLUMN, SAMPLE_COLUMNS, identifier_refusal, refusal
 from tidegate.declarations.positions import Misspelt, Report
 from tidegate.declarations.scope import StreamSchema
@@ -35,8 +35,8 @@ STREAM_KEYS = {
     "description": "What one tuple of the stream is.",
     "format": "`jsonl` (one JSON object a line), `csv` (header line; no line breaks inside quotes) or `parquet`.",
     "path": "One file or more per interval: a path with `strftime` directives (`%Y %m %d %j %H %M %S`) and wildcards, "
-    "relative to the pipeline's folder. Without directives every file is read in every interval, and its records are "
-    "told apart by their arrival time.",
+    "relative to the pipeline's folder, or a URI in an object store (`s3://bucket/folder/%Y-%m-%dT%H.jsonl`). Without "
+    "directives every file is read in every interval, and its records are told apart by their arrival time.",
     "columns": "Name → type, or name → `{type, nullable, description}`; at least one.",
     "id": "The column (string or integer) that identifies a record. An id that comes again within `max_late` is "
     "refused as a duplicate.",
@@ -218,7 +218,10 @@ class StreamSection:
                 raise UnreadableError(
                     f"{shown(path)} names the same file for several intervals", f"{', '.join(missing)} in it as well"
                 )
-        if "://" in path:
+        scheme, uri, _ = path.partition("://")
+        if uri:
+            if scheme not in STORES:
+                raise UnreadableError(f"{shown(path)} is no URI that is read", f"a path, or {', '.join(STORES)}://…")
             return path
         # The folder is no part of the pattern: a percent sign or a bracket in its name stands for itself.
         folder = glob.escape(str(self.folder)).replace("%", "%%")

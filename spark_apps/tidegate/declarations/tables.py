@@ -9,6 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tidegate.declarations.models import ColumnType, Pipeline, Query, Stream
+from tidegate.declarations.names import CORRECTED, CORRECTION_COLUMNS
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 WIDTHS = pa.map_(pa.string(), pa.float64())
@@ -209,6 +210,10 @@ def schema(pipeline: Pipeline, table: str) -> pa.Schema:
         return event_schema(pipeline.stream(name))
     if prefix == "answers":
         return _answers_schema(pipeline.query(name))
+    if prefix == "kept":
+        return _answers_schema(pipeline.query(name))
+    if prefix == "corrections":
+        return _corrections_schema(pipeline.query(name))
     if prefix == "truth":
         return _truth_schema(pipeline.query(name))
     if table.startswith("history_samples_"):
@@ -226,6 +231,8 @@ def tables(pipeline: Pipeline) -> tuple[str, ...]:
         *_COMMON,
         *(f"answers_{q.id}" for q in pipeline.queries),
         *(f"truth_{q.id}" for q in pipeline.queries),
+        *(f"kept_{q.id}" for q in pipeline.queries if q.on_miss == "omit"),
+        *(f"corrections_{q.id}" for q in pipeline.queries if q.on_miss == "correct"),
         *(("history_leaves",) if with_history else ()),
         *(("history_groups",) if has_groups(pipeline) else ()),
         *(f"history_samples_{name}" for name in with_history),
@@ -259,6 +266,17 @@ def _answers_schema(query: Query) -> pa.Schema:
 
 def _truth_schema(query: Query) -> pa.Schema:
     return pa.schema([("window_end", TIMESTAMP), *_top_k_fields(query), *_output_fields(query)])
+
+
+def _corrections_schema(query: Query) -> pa.Schema:
+    """What was answered, what is true and the difference, of every column that is no key; numbers alone have one."""
+    keys = [(f.name, f.type) for f in _truth_schema(query) if f.name in query.answer_keys]
+    fields: list[tuple[str, pa.DataType]] = [*((name, TIMESTAMP) for name in CORRECTION_COLUMNS), *keys]
+    for name, kind in query.corrected.items():
+        answered, true, difference = (pattern.format(name) for pattern in CORRECTED)
+        fields += [(answered, ARROW_TYPES[kind]), (true, ARROW_TYPES[kind])]
+        fields += [(difference, pa.float64())] if kind in ("integer", "double") else []
+    return pa.schema(fields)
 
 
 def _top_k_fields(query: Query) -> list[tuple[str, pa.DataType]]:

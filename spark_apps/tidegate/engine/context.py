@@ -23,7 +23,7 @@ from tidegate.engine.metrics import ProcessMeter
 from tidegate.store.commit import Commit
 from tidegate.store.folders import private_folder
 from tidegate.store.intervals import Interval, interval_holding
-from tidegate.store.places import Place
+from tidegate.store.places import Place, said
 from tidegate.store.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -90,8 +90,9 @@ class RunContext:
     def __enter__(self) -> RunContext:
         try:
             private_folder(self.warehouse.folder)
+            private_folder(self.warehouse.local)
         except OSError as error:
-            why = error.strerror or str(error).splitlines()[0]
+            why = error.strerror or said(error)
             raise UserError(
                 f"the warehouse {self.warehouse.root} cannot be written: {why}; give a writable folder with --warehouse"
             ) from None
@@ -118,6 +119,11 @@ class RunContext:
                 self.progress("starting Spark")
                 self._spark = start_session(self.pipeline, self.app)
         return self._spark
+
+    @property
+    def most_slices(self) -> int:
+        """Into how many slices a query's work is worth cutting: on one machine more than it has cores only cost."""
+        return min(self.pipeline.partitions, cores()) if on_this_machine() else self.pipeline.partitions
 
     def run_slices(
         self, work: Callable[[Slice], Result], parts: Sequence[Any], rows: int | None = None
@@ -232,6 +238,12 @@ def spark_master() -> str:
 def on_this_machine() -> bool:
     """Whether Spark's tasks would run on the driver's machine."""
     return spark_master().startswith("local")
+
+
+def cores() -> int:
+    """How many tasks ``local[n]`` runs at a time."""
+    inside = spark_master().removeprefix("local").strip("[]").partition(",")[0]
+    return int(inside) if inside.isdigit() else (os.cpu_count() or 1) if inside == "*" else 1
 
 
 def previous_label(pipeline: Pipeline, interval: Interval) -> str:

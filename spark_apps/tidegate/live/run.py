@@ -23,7 +23,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -59,6 +58,7 @@ from tidegate.stages.extras import installed_stages
 from tidegate.stages.run import LIVE_STAGES, STAGES, run
 from tidegate.store.commit import Commit
 from tidegate.store.intervals import Interval, interval_holding, interval_labelled
+from tidegate.store.places import place
 from tidegate.store.warehouse import Warehouse
 
 STAGE = "live"
@@ -474,7 +474,7 @@ def _changed(landed: Sequence[Landed], interval: Interval) -> list[str]:
         f.path
         for f in landed
         if f.arrived_in(interval.start_us, interval.end_us)
-        and SourceFile(Path(f.path), f.bytes, f.modified_us, None, None).changed()
+        and SourceFile(place(f.path), f.bytes, f.modified_us, None, None).changed()
     ]
     return [f"{changed[0]} has changed since it was read ({len(changed)} such files)"] if changed else []
 

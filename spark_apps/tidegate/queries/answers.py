@@ -108,7 +108,7 @@ def write_answers(context: RunContext, stage: StageRun, asked: Sequence[Query], 
         about, table = windows.as_arrow(pipeline), staged[query.id]
         whole = question(context, query, windows.schedule, windows.coverage)
         every = Answers(whole, about, {}, warehouse.schema(table.table), sort_columns(query))
-        for number, (first, last) in enumerate(cuts(whole, len(windows.schedule), pipeline.partitions)):
+        for number, (first, last) in enumerate(cuts(whole, len(windows.schedule), context.most_slices)):
             where = table.files(number, about.column("interval").slice(first, last - first).to_pylist())
             part = every.windows(first, last, where)
             if last - first < len(windows.schedule):

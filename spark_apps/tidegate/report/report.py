@@ -31,6 +31,7 @@ from tidegate.report.sections import (
     windows_section,
 )
 from tidegate.report.tables import Tables
+from tidegate.store.folders import private_folder
 from tidegate.store.places import Place
 from tidegate.store.warehouse import Warehouse
 
@@ -50,6 +51,8 @@ def run(
         raise UserError(f"{target} is a folder; expected a file to write the report to")
     text = render(pipeline, Tables(store))
     try:
+        if output is None:
+            private_folder(store.local)
         target.parent.mkdir(parents=True, exist_ok=True)
         aside = target.with_name(f".{target.name}.{os.getpid()}")
         aside.write_text(text, encoding="utf-8")

@@ -33,19 +33,19 @@ def landlock_version() -> int:
     return int(kernel.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _VERSION_FLAG))
 
 
-def confine(folders: Iterable[Path], siblings: bool = False) -> bool:
+def confine(folders: Iterable[Path], siblings: bool = False, network: bool = False) -> bool:
     """Let this process and its children only read ``folders`` and what Python needs; False if the kernel cannot.
 
-    Nothing can be written, made, removed or executed, no TCP port be opened or called, and no process be signalled
-    but the children; with ``siblings``, none that could not be before. Sockets and files that are open already stay
-    so. All threads must be started afterwards. It can be called again, to allow less.
+    Nothing can be written, made, removed or executed, no TCP port be opened or called (but with ``network``), and
+    no process be signalled but the children; with ``siblings``, none that could not be before. Sockets and files
+    that are open already stay so. All threads must be started afterwards. It can be called again, to allow less.
     """
     version = landlock_version()
     if version < 1:
         return False
     kernel = ctypes.CDLL(None, use_errno=True)
     files = next(rights for since, rights in sorted(_KNOWN_RIGHTS.items(), reverse=True) if since <= version)
-    fields = [files, _ALL_TCP if version >= NETWORK_SINCE else 0, 0 if siblings else _ALL_SCOPES]
+    fields = [files, _ALL_TCP if version >= NETWORK_SINCE and not network else 0, 0 if siblings else _ALL_SCOPES]
     known = fields[: 1 + (version >= NETWORK_SINCE) + (version >= SCOPES_SINCE)]
     attributes = struct.pack(f"={len(known)}Q", *known)
     rules = _called(kernel.syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0))

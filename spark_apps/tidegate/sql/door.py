@@ -18,10 +18,12 @@ import struct
 import threading
 import traceback
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 from tidegate.declarations.errors import UserError
-from tidegate.sql import catalog, scram
+from tidegate.sql import catalog, objects, scram
 from tidegate.sql.confine import confine, limit
 from tidegate.sql.engine import Engine, Limits
 from tidegate.sql.guard import Refused
@@ -57,12 +59,12 @@ def serve(
 
     Confines this process for good: it can only read the warehouse afterwards.
     """
-    require_tables(warehouse)
+    _require_tables(warehouse)
     secure = None if tls is None else _tls(*tls)
     with _listening(host, port) as listener:
         file = password_file or default_password_file(warehouse.pipeline.name)
         password = scram.password(file)
-        if not confine([warehouse.local, _PROCESSES, _GROUPS]):
+        if not _confined(warehouse, _PROCESSES):
             say("sql: this kernel has no Landlock: run this as a user who may read the warehouse and write nothing")
         if not manifest_path(warehouse).is_file():
             say("sql: there are no marts yet: run the stage publish; they appear here without a restart")
@@ -71,6 +73,21 @@ def serve(
         say(f"sql: ready at {address}, password in {file}; Ctrl-C stops")
         _Server(warehouse, listener, password, limits or Limits(), secure).run()
     say("sql: stopped")
+
+
+def _require_tables(warehouse: Warehouse) -> None:
+    """As ``require_tables``; a store is asked by another process, as what pyarrow starts for it survives no fork."""
+    if isinstance(warehouse.folder, Path):
+        require_tables(warehouse)
+        return
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        pool.submit(require_tables, Warehouse(str(warehouse.root), warehouse.pipeline)).result()
+
+
+def _confined(warehouse: Warehouse, processes: Path, siblings: bool = False) -> bool:
+    """Only read the warehouse from now on; where it is in an object store, over the network."""
+    needed = objects.needed_files(warehouse.folder)
+    return confine([warehouse.local, processes, _GROUPS, *needed], siblings, network=bool(needed))
 
 
 def default_password_file(pipeline: str) -> Path:
@@ -155,7 +172,7 @@ class _Server:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         limit(self._limits.process_bytes)
         # DuckDB does not start where it cannot read how much memory its group of processes has.
-        confine([self._warehouse.local, _PROCESSES / "self" / "cgroup", _GROUPS], siblings=True)
+        _confined(self._warehouse, _PROCESSES / "self" / "cgroup", siblings=True)
         encrypted = self._negotiated(connection)
         if encrypted is None:
             return

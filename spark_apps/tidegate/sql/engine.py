@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 
-from tidegate.sql import catalog, values
+from tidegate.sql import catalog, objects, values
 from tidegate.sql.guard import Guard, Judged, Refused, first_line
 from tidegate.sql.relations import MARTS, TABLES, files_of, manifest_path, relations
 from tidegate.sql.wire import data_rows
@@ -56,6 +56,7 @@ class Engine:
         self._warehouse = warehouse
         self._limits = limits
         self._connection = duckdb.connect(":memory:")
+        objects.give(self._connection, warehouse.folder)
         for setting in self._configuration():
             self._connection.execute(f"SET {setting}")
         self._views: dict[tuple[str, str], str] = {}

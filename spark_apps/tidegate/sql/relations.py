@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,10 @@ from tidegate.store.warehouse import MARTS as STORED
 from tidegate.store.warehouse import Warehouse
 
 TABLES, MARTS = "warehouse", "tidegate"
+_OF_THE_STORE = """-- The files are in an object store. DuckDB reads it by its extension httpfs (a download), with keys:
+--   CREATE SECRET (TYPE s3, PROVIDER credential_chain);
+-- In Python it needs no download: connection.register_filesystem() takes a file system of fsspec.
+"""
 
 
 @dataclass(frozen=True)
@@ -105,8 +109,9 @@ def files_of(warehouse: Warehouse, relation: Relation) -> tuple[str, ...]:
 def duckdb_script(warehouse: Warehouse) -> str:
     """SQL that gives DuckDB a view over every table and mart. UserError if there is no warehouse."""
     require_tables(warehouse)
+    store = [] if isinstance(warehouse.folder, Path) else [_OF_THE_STORE]
     views = [relation.duckdb_ddl(files_of(warehouse, relation)) for relation in relations(warehouse)]
-    return "\n".join([f"CREATE SCHEMA IF NOT EXISTS {TABLES};\nCREATE SCHEMA IF NOT EXISTS {MARTS};\n", *views])
+    return "\n".join([*store, f"CREATE SCHEMA IF NOT EXISTS {TABLES};\nCREATE SCHEMA IF NOT EXISTS {MARTS};\n", *views])
 
 
 def _table(warehouse: Warehouse, schema: str, table: str, node: dict[str, Any] | None) -> Relation:
@@ -119,7 +124,10 @@ def _mart(warehouse: Warehouse, node: dict[str, Any]) -> Relation | None:
     """A built mart has files of its own; a wide one is the warehouse's table of the same name, if it still is there."""
     name = node["name"]
     if node["config"]["materialized"] != "table":
-        return _table(warehouse, MARTS, name, node) if name in warehouse.tables() else None
+        # Of a query ON MISS OMIT the answers that kept the promise.
+        kept = f"kept_{name.removeprefix('answers_')}"
+        found = _table(warehouse, MARTS, name, node) if name in warehouse.tables() else None
+        return replace(found, table=kept) if found is not None and kept in warehouse.tables() else found
     columns = _without_interval(node["columns"].values())
     return Relation(MARTS, name, columns, _comment(node), f"{STORED}/{name}")
 

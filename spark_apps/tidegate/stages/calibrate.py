@@ -37,6 +37,7 @@ from tidegate.queries.plans import Emissions, PlanHistory, asked
 from tidegate.queries.questions import Answering, Question
 from tidegate.queries.slacks import SlackHistory
 from tidegate.queries.slices import ROWS_OF_A_SLICE, PartFile, Staged, cuts, question
+from tidegate.stages.calibrate_misses import put_misses
 from tidegate.stages.calibrate_promises import judge_promises
 from tidegate.stages.calibrate_slacks import NEEDED_ORDER, plan_slacks
 from tidegate.stages.calibrate_widths import candidate_errors, judged_columns, learn_widths, whole_windows
@@ -141,7 +142,7 @@ def _learn_queries(
         table = staged[query.id]
         grid_s = slack_grid_s(pipeline) if query.error is not None else np.array([float(pipeline.horizon_s)])
         whole = question(context, query, _on_grid(query, ends_us, grid_s[-1:]))
-        for number, (first, last) in enumerate(cuts(whole, len(ends_us), pipeline.partitions, len(grid_s))):
+        for number, (first, last) in enumerate(cuts(whole, len(ends_us), context.most_slices, len(grid_s))):
             own = ends_us[first:last]
             true = question(context, query, _on_grid(query, own, grid_s[-1:]))
             asked = question(context, query, _on_grid(query, own, grid_s)) if query.error is not None else None
@@ -244,6 +245,8 @@ def judge(context: RunContext, intervals: Sequence[Interval]) -> None:
             )
             stage.record(interval, rows_out=own.num_rows)
         judge_promises(context, stage, intervals, table)
+        final = {query_id: (own.window_end_us, own.emit_us, found) for query_id, (own, found) in values.items()}
+        put_misses(context, stage, final, intervals)
 
 
 def _final(
@@ -432,4 +435,4 @@ def _instants(microseconds: Int64s) -> pa.Array:
 
 
 if __name__ == "__main__":
-    launch(STAGE, run)
+    launch(STAGE)

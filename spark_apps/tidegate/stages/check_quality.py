@@ -77,4 +77,4 @@ def run(context: RunContext, intervals: Sequence[Interval], policy: Policy = DEF
 
 
 if __name__ == "__main__":
-    launch(STAGE, run)
+    launch(STAGE)

@@ -21,6 +21,7 @@ import yaml
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, Query, Stream
+from tidegate.declarations.names import CORRECTED
 from tidegate.store.warehouse import Warehouse
 
 SOURCE = "warehouse"
@@ -146,7 +147,7 @@ def _generated_files(warehouse: Warehouse) -> Files:
         table = f"answers_{query.id}"
         declaration = _answers_mart(query, warehouse.schema(table))
         names = [column["name"] for column in declaration["columns"]]
-        files |= _model("marts", table, declaration, names, f"ref('stg_{table}')")
+        files |= _model("marts", table, declaration, names, f"ref('stg_{_answers_in_marts(query)}')")
     about = "The tables that the pipeline's own streams and queries name."
     source = {"name": SOURCE, "schema": SOURCE, "description": about, "tables": sources}
     return files | _merged_sources(source, _freshness(pipeline))
@@ -167,8 +168,14 @@ def _query_variable(query: Query) -> Declaration:
         "id": query.id,
         "columns": [output.name for output in query.outputs],
         "top_k": query.kind == "top_k",
+        "answers": _answers_in_marts(query),
         "windows": [{"alias": w.alias, "stream": w.stream, "range_s": float(w.range_s)} for w in query.windows],
     }
+
+
+def _answers_in_marts(query: Query) -> str:
+    """The table that the marts take the query's answers from."""
+    return f"{'kept' if query.on_miss == 'omit' else 'answers'}_{query.id}"
 
 
 def _stream_variable(stream: Stream) -> Declaration:
@@ -199,9 +206,11 @@ def _declaration(pipeline: Pipeline, table: str, schema: pa.Schema) -> Declarati
     if table.startswith("history_samples_"):
         return _samples(pipeline.stream(table.removeprefix("history_samples_")), table, schema)
     kind, _, name = table.partition("_")
+    if kind == "corrections":
+        return _corrections(pipeline.query(name), table, schema)
     if kind == "events":
         return _events(pipeline.stream(name), table, schema)
-    if kind in ("answers", "truth"):
+    if kind in ("answers", "truth", "kept"):
         query = next((q for q in pipeline.queries if q.id == name), None)
         return None if query is None else _answers(query, kind, table, schema)
     return None
@@ -293,6 +302,8 @@ def _leaves(pipeline: Pipeline, table: str, schema: pa.Schema) -> Declaration:
 def _answers(query: Query, kind: str, table: str, schema: pa.Schema) -> Declaration:
     about = {
         "answers": f"The answers of query `{query.id}`, in the interval in which they were emitted.",
+        "kept": f"Of the answers of query `{query.id}` those that kept its promise, in the interval in which that was "
+        "known.",
         "truth": f"The exact answers of query `{query.id}`, in the interval in which their windows became final.",
     }[kind]
     grain, tests = _answer_grain(query)
@@ -304,8 +315,25 @@ def _answers(query: Query, kind: str, table: str, schema: pa.Schema) -> Declarat
     }
 
 
+def _corrections(query: Query, table: str, schema: pa.Schema) -> Declaration:
+    about = f"What query `{query.id}` answered beside its promise, and what is true, in the interval that knew it."
+    texts = {"known_at": "When the truth was known: the window's end and the horizon; UTC."}
+    texts |= {name: text for name, text in _output_texts(query).items() if name in query.answer_keys}
+    of = ("`{}` as it was answered.", "`{}` as it is.", "True less answered `{}`.")
+    texts |= {n.format(c): t.format(c) for c in query.corrected for n, t in zip(CORRECTED, of, strict=True)}
+    keys = [name for name in query.answer_keys if name != "rank"]
+    return {
+        "name": table,
+        "description": _text(about, _asked(query), grain="one row per window end and row of the answer."),
+        "columns": _columns(schema, texts),
+        "data_tests": [] if None in query.group_outputs else [_grain("window_end", *query.answer_keys, nullable=keys)],
+    }
+
+
 def _answers_mart(query: Query, schema: pa.Schema) -> Declaration:
     where = f"The same rows are plain Parquet in the warehouse's table `answers_{query.id}`."
+    if query.on_miss == "omit":
+        where = f"Those that kept the promise, once that is known; `warehouse.answers_{query.id}` has all, at once."
     about = query.description or f"The answers of query `{query.id}`."
     grain, _ = _answer_grain(query)
     return {

@@ -247,4 +247,4 @@ def _tell_of_files(context: RunContext, rows: Sequence[dict[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
-    launch(STAGE, run)
+    launch(STAGE)

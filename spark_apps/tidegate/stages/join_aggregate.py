@@ -20,4 +20,4 @@ def run(context: RunContext, intervals: Sequence[Interval]) -> None:
 
 
 if __name__ == "__main__":
-    launch(STAGE, run)
+    launch(STAGE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -98,12 +99,10 @@ def guarded(action: Callable[[], int | None]) -> int:
         return 1
 
 
-def launch(
-    stage: str,
-    run: Callable[[RunContext, Sequence[Interval]], None],
-    argv: Sequence[str] | None = None,
-) -> None:
+def launch(stage: str) -> None:
     """Parse the command line, run one stage, exit: 0 done, 1 a critical check failed, 2 a user's error."""
+    # Not the module that was started: what its slices are made of would be unknown to tasks, as `__main__`'s.
+    run: Callable[[RunContext, Sequence[Interval]], None] = importlib.import_module(f"tidegate.stages.{stage}").run
     parser = argparse.ArgumentParser(
         prog=f"{stage}.py",
         description=f"Run the stage {stage} of a pipeline for every interval of a range.",
@@ -111,7 +110,7 @@ def launch(
         "--from 2013-02-08T10 --to 2013-02-08T11",
     )
     add_range_arguments(parser)
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_args()
 
     def action() -> None:
         pipeline = load_pipeline(arguments.pipeline)

@@ -6,6 +6,8 @@ import errno
 import re
 from collections.abc import Iterator
 
+from tidegate.store.places import outage
+
 _AGAIN = "nothing of this run is visible"
 _REMEDIES = {
     errno.ENOSPC: "free some space, and run it again",
@@ -42,6 +44,8 @@ def of_the_machine(error: BaseException) -> str | None:
             return f"a task: {fault[3] or ''}: {fault[2]}; {_AGAIN}: {_REMEDIES[int(fault[1])]}".replace(": :", ":")
         if kind in ("Py4JNetworkError", "Py4JError", "ConnectionRefusedError", "ConnectionResetError"):
             return f"Spark's JVM has ended, killed or out of memory; {_AGAIN}: {_MEMORY}, and run it again"
+        if why := outage(one):
+            return f"the object store: {why}; {_AGAIN}: check its address and your keys, and run it again"
         if isinstance(one, OSError) and one.errno in _REMEDIES:
             where = f"{one.filename}: " if one.filename else ""
             return f"{where}{one.strerror or text}; {_AGAIN}: {_REMEDIES[one.errno]}"

@@ -229,4 +229,4 @@ def _failure_message(outcome: dict[str, Any], home: Path) -> str:
 
 
 if __name__ == "__main__":
-    launch(STAGE, run)
+    launch(STAGE)

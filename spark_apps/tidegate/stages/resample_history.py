@@ -376,4 +376,4 @@ def _pass_rows(stream: Stream, decided: Pass, tuples_before: int) -> pa.Table:
 
 
 if __name__ == "__main__":
-    launch(STAGE, run)
+    launch(STAGE)

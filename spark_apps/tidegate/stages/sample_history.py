@@ -434,4 +434,4 @@ def _entered(entering: Entering, batch: pa.RecordBatch) -> tuple[Int64s, pa.Reco
 
 
 if __name__ == "__main__":
-    launch(STAGE, run)
+    launch(STAGE)

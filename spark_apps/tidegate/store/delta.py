@@ -17,7 +17,7 @@ import pyarrow as pa
 from tidegate.declarations.errors import UserError
 from tidegate.store import parquet
 from tidegate.store.durable import flush
-from tidegate.store.places import Place, storage_options
+from tidegate.store.places import ObjectPath, Place, said, storage_options
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -27,7 +27,9 @@ RETENTION_HOURS = 7 * 24
 """How long superseded files stay: longer than any reader reads, and as far back as ``--as-of`` reaches."""
 _TRIES = 50
 _LOOKS, _LOOK_AGAIN_S = 5, 0.02
-_CONFIGURATION = {"delta.logRetentionDuration": "interval 30 days"}
+_CONFIGURATION: dict[str, str | None] = {"delta.logRetentionDuration": "interval 30 days"}
+# There each file of the log that a reader has to open costs a request.
+_IN_A_STORE: dict[str, str | None] = {"delta.checkpointInterval": "10"}
 
 
 @dataclass(frozen=True, order=True)
@@ -119,7 +121,7 @@ class DeltaLog:
                 [],
                 mode="ignore",
                 partition_by=self._by,
-                configuration=_CONFIGURATION,
+                configuration=_CONFIGURATION | (_IN_A_STORE if isinstance(self.folder, ObjectPath) else {}),
                 storage_options=storage_options(self.folder),
             )
         except DeltaError:
@@ -179,7 +181,7 @@ class DeltaLog:
             return False
         except (DeltaError, OSError) as error:
             raise UserError(
-                f"the log of table {self.folder.name} cannot be written: {str(error).splitlines()[0][:300]}; nothing "
+                f"the log of table {self.folder.name} cannot be written: {said(error)}; nothing "
                 f"of this run is visible: mend what is wrong with {self.folder}, and run it again"
             ) from None
         self._flush(self.version + 1)
@@ -256,7 +258,7 @@ def _opened(folder: Place, version: int | None = None) -> DeltaTable:
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
-    failed: Exception | None = None
+    failed: Exception = OSError()
     for _ in range(_LOOKS):
         try:
             return DeltaTable(str(folder), version=version, storage_options=storage_options(folder))
@@ -265,7 +267,7 @@ def _opened(folder: Place, version: int | None = None) -> DeltaTable:
             failed = error
             time.sleep(_LOOK_AGAIN_S)
     raise UserError(
-        f"the log of table {folder.name} cannot be read: {str(failed).splitlines()[0][:300]}; "
+        f"the log of table {folder.name} cannot be read: {said(failed)}; "
         f"restore {folder / '_delta_log'} from a backup, or move {folder} away and run its intervals again"
     )
 

@@ -23,14 +23,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias, cast
 import pyarrow as pa
 
 from tidegate.declarations.errors import UserError
+from tidegate.declarations.models import STORES
 
 if TYPE_CHECKING:
     from pyarrow import fs
 
-_SCHEMES = ("s3", "gs", "abfs", "abfss")
 _URI = re.compile(r"([a-z0-9+]+)://([^/]*)/*(.*)", re.DOTALL)
 _MAGIC = re.compile(r"[*?\[]")
-_OUTAGE = re.compile("AWS Error|google::cloud|Azure")
+_OUTAGE = re.compile("AWS Error|google::cloud|Azure|Generic (S3|GCS) error")
+_PATIENCE_S, _ATTEMPTS = 30, 5
 _READ_AHEAD_BYTES = 4 << 20
 
 
@@ -199,7 +200,7 @@ def place(where: str | Place) -> Place:
     scheme, bucket, key = found.groups()
     if scheme == "file":
         return Path("/", key)
-    if scheme not in _SCHEMES or not bucket:
+    if scheme not in STORES or not bucket:
         raise UserError(f"{where} is no place for files: give a path, or a URI like s3://bucket/folder")
     return ObjectPath(f"{scheme}://{bucket}", str(PurePosixPath(key)) if key else "")
 
@@ -301,11 +302,20 @@ def local_folder(where: Place) -> Path:
     return Path(os.environ.get("TIDEGATE_LOCAL") or Path(state, "tidegate"), *str(where).replace("://", "/").split("/"))
 
 
+def outage(error: BaseException) -> str | None:
+    """What is said if it is an object store that could not be asked, or refused; None for any other error."""
+    return said(error) if isinstance(error, OSError) and _OUTAGE.search(str(error)) else None
+
+
+def said(error: BaseException) -> str:
+    """An error's text in a line: without what a store has answered word for word, which may hold what it was asked."""
+    return " ".join(re.sub(r"\x1b\[\d+m|↳", "", str(error)).partition("<")[0].split())[:300]
+
+
 def refuse_outage(where: Place, error: BaseException) -> None:
     """UserError if it is the store that could not be asked: of what is in the file, that says nothing."""
-    said = str(error).splitlines() or [""]
-    if isinstance(where, ObjectPath) and isinstance(error, OSError) and _OUTAGE.search(said[0]):
-        raise UserError(f"{where} could not be read: {said[0][:300]}; nothing of this run is visible: run it again")
+    if isinstance(where, ObjectPath) and (why := outage(error)):
+        raise UserError(f"{where} could not be read: {why}; nothing of this run is visible: run it again")
 
 
 def _endpoint() -> str:
@@ -327,6 +337,8 @@ def _file_system(root: str, process: int) -> tuple[fs.FileSystem, str]:
             region=region if region or endpoint else fs.resolve_s3_region(bucket),
             endpoint_override=endpoint or None,
             scheme=scheme or "https",
+            request_timeout=_PATIENCE_S,
+            retry_strategy=fs.AwsStandardS3RetryStrategy(_ATTEMPTS),
             allow_delayed_open=True,  # a small file takes one request, not three
         )
         return system, bucket
