@@ -41,7 +41,7 @@ def rows_of(pipeline: Pipeline, warehouse: str | Path) -> dict[str, list[dict[st
         for name in MEASURED:
             row.pop(name)
     for row in rows["source_files"]:
-        row["path"], row["modified_at"] = Path(str(row["path"])).name, None
+        row["path"], row["modified"] = Path(str(row["path"])).name, None
     return rows
 
 

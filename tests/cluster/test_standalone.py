@@ -66,7 +66,7 @@ def test_a_lost_executor_is_not_noticed(shop, cluster, pipeline, bucket, tmp_pat
     told = []
 
     def kill() -> bool:
-        for executor in cluster.workers[0].executors():
+        for executor in cluster.workers[len(told)].executors():
             told.append(" ".join(executor.cmdline()))
             executor.kill()
             return True

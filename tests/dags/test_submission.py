@@ -110,11 +110,15 @@ def test_the_program_beside_the_python_that_has_tidegate_is_run(
 def test_on_a_cluster_the_settings_of_one_machine_do_not_apply(
     submission: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    for name in ("SPARK_CONF_DIR", "PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
+        monkeypatch.delenv(name, raising=False)
     _connect(monkeypatch, conn_type="spark", host="yarn")
     _stand_in(tmp_path, 0)
     submission.execute({})
-    assert "SPARK_CONF_DIR" not in json.loads((tmp_path / "said.json").read_text())[1]
+    environment = json.loads((tmp_path / "said.json").read_text())[1]
+    assert environment["TIDEGATE_SPARK_MASTER"] == "yarn"
+    # Its workers have a Python of their own, and have to reach the driver.
+    assert not {"SPARK_CONF_DIR", "PYSPARK_PYTHON", "SPARK_LOCAL_IP"} & environment.keys()
 
 
 def test_a_failure_of_the_application_is_one_of_the_task(submission: Any, tmp_path: Path) -> None:

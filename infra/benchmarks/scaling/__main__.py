@@ -150,15 +150,14 @@ def nothing(part: Slice) -> int:
 
 
 def per_task(home: Path, warehouse: Path) -> float:
-    """Seconds of the driver (its JVM included) for one task more."""
-    context = RunContext(load_pipeline(home), warehouse, output=sys.stderr)
-    with context:
+    """Seconds of the driver (its JVM included) for one task more, on a cluster, once its code is compiled."""
+    with RunContext(load_pipeline(home), warehouse) as context:
         spent = []
-        for count in (20, 20, 420):
+        for count in (20, 400, 20, 420):
             began = _tree_seconds()
             context.run_slices(nothing, [("x" * 2000, number) for number in range(count)])
             spent.append(_tree_seconds() - began)
-    return (spent[2] - spent[1]) / 400
+    return (spent[3] - spent[2]) / 400
 
 
 def _tree_seconds() -> float:
@@ -199,13 +198,21 @@ def simulated(account: Account, tuples: int, task_s: float, file_s: float) -> It
             yield size, workers, working, fixed + jobs * pieces * (task_s + file_s)
 
 
-def on_cluster(home: Path, folder: Path, workers: int, tuples: int) -> float:
-    """Seconds of the hour's stages on a cluster, from the first slice on; both start cold."""
+def on_cluster(home: Path, folder: Path, workers: int, tuples: int, what: str) -> float:
+    """What a driver of its own measures on a cluster: ``run_once`` or ``per_task``."""
     from infra.deploy.cluster import Cluster, wheel
 
-    built = wheel(folder / f"wheel-{workers}")
-    with Cluster(folder / f"machines-{workers}", built, workers, memory="4g") as cluster:
-        command = [sys.executable, "-m", "infra.benchmarks.scaling", "--run", str(home), str(folder / f"wh-{workers}")]
+    name = f"{what}-{workers}"
+    with Cluster(folder / name, wheel(folder / f"wheel-{name}"), workers, memory="4g") as cluster:
+        command = [
+            sys.executable,
+            "-m",
+            "infra.benchmarks.scaling",
+            "--run",
+            what,
+            str(home),
+            str(folder / f"wh-{name}"),
+        ]
         environment = {**os.environ, "TIDEGATE_SPARK_MASTER": cluster.master}
         environment.pop("PYSPARK_PYTHON", None)
         done = subprocess.run(
@@ -231,10 +238,11 @@ def main() -> None:
     parser.add_argument("--tuples", type=lambda text: int(float(text)), default=500_000, metavar="N")
     parser.add_argument("--slices", type=int, nargs="+", default=[1, 2, 4, 8], metavar="N")
     parser.add_argument("--cluster", action="store_true", help="also on standalone clusters of one and two workers")
-    parser.add_argument("--run", nargs=2, type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--run", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.run:
-        print(run_once(*arguments.run, arguments.tuples))
+        what, home, warehouse = arguments.run[0], *map(Path, arguments.run[1:])
+        print(run_once(home, warehouse, arguments.tuples) if what == "run_once" else per_task(home, warehouse))
         return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -252,14 +260,14 @@ def main() -> None:
         print("\n| stage | slices' | driver's | jobs |\n|---|---|---|---|")
         for stage, (work, rest, jobs) in by_stage.items():
             print(f"| {stage} | {work:.2f} | {rest:.2f} | {jobs} |")
-        task_s, file_s = per_task(home, folder / "wh-first"), per_file(home, folder / "wh-first")
+        task_s, file_s = on_cluster(home, folder, 1, tuples, "per_task"), per_file(home, folder / "wh-first")
         print(f"\nA task more: {task_s * 1e3:.2f} ms of the driver's CPU; a file more: {file_s * 1e3:.2f} ms.\n")
         print("| tuples an hour | workers | workers' seconds | driver's seconds |\n|---|---|---|---|")
         for size, workers, working, driving in simulated(account, tuples, task_s, file_s):
             print(f"| {size:.0e} | {workers} | {working:.0f} | {driving:.0f} |")
         if arguments.cluster:
             for workers in (1, 2):
-                print(f"\n{workers} workers: {on_cluster(home, folder, workers, tuples):.1f} s")
+                print(f"\n{workers} workers: {on_cluster(home, folder, workers, tuples, 'run_once'):.1f} s")
 
 
 if __name__ == "__main__":

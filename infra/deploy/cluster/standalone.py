@@ -16,6 +16,7 @@ import time
 import venv
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -62,11 +63,12 @@ class Worker:
 
     def executors(self) -> list[psutil.Process]:
         """The executors that it runs now."""
-        try:
-            below = psutil.Process(self.process.pid).children(recursive=True)
-            return [one for one in below if "CoarseGrainedExecutorBackend" in " ".join(one.cmdline())]
-        except psutil.Error:
-            return []
+        found = []
+        for one in _tree(self.process.pid):
+            with suppress(psutil.Error):  # it has ended meanwhile
+                if "org.apache.spark.executor.CoarseGrainedExecutorBackend" in one.cmdline():
+                    found.append(one)
+        return found
 
 
 @dataclass

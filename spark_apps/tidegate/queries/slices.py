@@ -49,7 +49,8 @@ def cuts(asked: Question, count: int, most: int, passes: int = 1) -> list[tuple[
     """How ``count`` windows, in the order of their emission, are cut into slices: [first, last) of each.
 
     By cost: ``ROWS_OF_A_SLICE`` rows each, or more where ``most`` slices would not do. A slice answers for at least as
-    long as its windows reach back, so that no more than half of what it reads is read by others, too.
+    long as its windows reach back, so that no more than half of what it reads is read by others, too; for a share of
+    that, where a row that has been read is worked on several times.
 
     Args:
         asked: all of them.
@@ -61,7 +62,7 @@ def cuts(asked: Question, count: int, most: int, passes: int = 1) -> list[tuple[
     rows = sum(files.rows() for files in asked.files.values()) * passes
     reach_us = max(int((schedule.emit_us - lower_us).max()) for lower_us in schedule.lower_us.values())
     span_us = int(schedule.emit_us[-1] - schedule.emit_us[0])
-    number = max(1, min(most, count, rows // ROWS_OF_A_SLICE, span_us // max(reach_us, 1)))
+    number = max(1, min(most, count, rows // ROWS_OF_A_SLICE, span_us * passes // max(reach_us, 1)))
     bounds = [count * part // number for part in range(number + 1)]
     return list(zip(bounds[:-1], bounds[1:], strict=True))
 

@@ -130,7 +130,7 @@ def _to_measure(context: RunContext, query: Query, ends_us: Int64s, slack_us: In
     if len(ends_us) == 0:
         return []
     whole = _over_shares(context, query, ends_us, slack_us)
-    bounds = cuts(whole.asked, len(ends_us), context.most_slices)
+    bounds = cuts(whole.asked, len(ends_us), context.most_slices, len(whole.shares))
     if len(bounds) == 1:
         return [whole]
     return [_over_shares(context, query, ends_us[first:last], slack_us[first:last]) for first, last in bounds]
