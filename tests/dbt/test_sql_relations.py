@@ -31,11 +31,14 @@ def test_the_door_shows_marts_with_their_meanings_once_they_are_published(
     with door.connect() as client:
         shown = client.execute("SELECT table_name FROM information_schema.tables WHERE table_schema = 'tidegate'")
         assert {name for (name,) in shown.fetchall()} == set(marts)
-        counts = {q.id: warehouse.read_arrow(f"answers_{q.id}").num_rows for q in warehouse.pipeline.queries}
+        shown_in = {q.id: "kept" if q.on_miss == "omit" else "answers" for q in warehouse.pipeline.queries}
+        counts = {name: warehouse.read_arrow(f"{table}_{name}").num_rows for name, table in shown_in.items()}
         answers = "SELECT query, count(*) FROM answers GROUP BY query"
         assert dict(client.execute(answers).fetchall()) == counts
         wide = "SELECT count(*), count(DISTINCT interval) FROM answers_levels_by_sensor"
         assert client.execute(wide).fetchall() == [(counts["levels_by_sensor"], 3)]
+        kept = "SELECT (SELECT count(*) FROM answers_highest), (SELECT count(*) FROM warehouse.answers_highest)"
+        assert client.execute(kept).fetchall() == [(counts["highest"], warehouse.read_arrow("answers_highest").num_rows)]
         meaning = "SELECT col_description('answers'::regclass, attnum) FROM pg_attribute WHERE attname = 'emitted_at'"
         assert "The instant at which the answer was given" in str(client.execute(meaning).fetchall())
         comment = "SELECT obj_description('tidegate.answers_levels_by_sensor'::regclass, 'pg_class')"

@@ -50,7 +50,10 @@ def rows_of(pipeline: Pipeline, table: str, interval: Interval, schema: pa.Schem
 
     if kind == "events":
         return [_tuple(random, schema, interval, n) for n in range(_TUPLES)]
-    if kind in ("answers", "truth", "kept"):
+    if kind == "kept":
+        given = rows_of(pipeline, f"answers_{name}", interval, schema)
+        return [row for row in given if row["window_end"] in window_ends[::2]]
+    if kind in ("answers", "truth"):
         query = pipeline.query(name)
         return [row for window_end in window_ends for row in _answers(random, schema, query, window_end)]
     if kind == "corrections":
