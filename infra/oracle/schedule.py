@@ -93,11 +93,14 @@ def first_tick(pipeline: Pipeline, query: Query, folder: Path) -> datetime | Non
 
 
 def wanted_from(row: tuple, tick: datetime, after: bool) -> datetime:
-    """The start of what a plan row (effective_from, width, slot offset, slot, period) lets a window hold at a tick.
+    """The start of what a row (effective_from, width, slot offset, slot, period, left) lets a window hold at a tick.
 
     ``after``: once the tick's answers are given and its evictions done. During its slot a window lets nothing go.
+    ``left``: what an early eviction leaves at the row's own instant; after that the window grows up to its width.
     """
-    effective_from, width_s, offset_s, slot_s, period_s = row
+    effective_from, width_s, offset_s, slot_s, period_s, left_s = row
+    if left_s is not None and tick == effective_from:
+        return tick - timedelta(seconds=left_s)
     width = timedelta(seconds=width_s)
     if period_s is None:
         return tick - width
@@ -122,8 +125,9 @@ def lower_bounds(
     """
     plan = rows(
         folder,
-        f"SELECT effective_from, width_s, slot_offset_s, slot_s, period_s FROM {{t}} WHERE stream = '{stream}' "
-        "ORDER BY effective_from",
+        "SELECT effective_from, CASE WHEN trigger = 'eviction' AND width_s > 0 THEN greatest(width_s, max_width_s) "
+        "ELSE width_s END, slot_offset_s, slot_s, period_s, CASE WHEN trigger = 'eviction' THEN width_s END "
+        f"FROM {{t}} WHERE stream = '{stream}' ORDER BY effective_from",
         "window_plan",
     )
     bounds: dict[datetime, datetime | None] = {}

@@ -78,6 +78,12 @@ def test_what_is_no_place_is_refused() -> None:
             place(where)
 
 
+def test_keys_in_a_uri_are_refused_and_not_shown() -> None:
+    with pytest.raises(UserError, match="a URI holds no keys") as refused:
+        place("s3://AKIAEXAMPLE:s3cret@bucket/folder")
+    assert "s3cret" not in str(refused.value)
+
+
 def test_runs_commit_and_are_read_in_cuts(bucket: ObjectPath) -> None:
     writer, other = (Warehouse(bucket / "runs", a_pipeline()) for _ in range(2))
     first = put(writer, 0, "old")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from tests.examples import examples
 
 from tidegate.operators.accuracy import DelayLaw, Needed, Promise, PromiseState, newest_law, promise_step
 from tidegate.operators.accuracy.delay_law import LEAST_TUPLES
+from tidegate.operators.accuracy.likeness import Moments, expected_slack
 from tidegate.operators.accuracy.promise import Choice, rounded_up
 
 HOUR_US = 3_600_000_000
@@ -152,7 +154,56 @@ def test_exchangeable_periods_are_kept_with_the_confidence() -> None:
     choices, slack_s = one_window_a_period(oracle_s)
     kept = (oracle_s <= slack_s)[100:]
     assert 0.938 <= kept.mean() <= 0.98
-    assert {c.method for c in choices[100:]} == {"periods"}
+    assert {c.method for c in choices[100:]} <= {"periods", "alike"}
+    assert sum(c.method == "alike" for c in choices[100:]) <= 0.02 * len(choices)  # there is nothing to expect
+
+
+DAY = Promise(TARGET, period_s=24 * 3600, horizon_s=3600, offset_s=60.0)
+
+
+def day_by_day(days: int, seed: int, law: Callable[[int, float], float]) -> tuple[list[Choice], np.ndarray, Needed]:
+    """Four windows an hour; what each needs by the hour of the day and how late tuples are of late. K of each."""
+    rng = np.random.default_rng(seed)
+    recent_s = np.exp(rng.normal(5, 1, days * 24))
+    typical = [law(h % 24, float(recent_s[h])) for h in range(days * 24)]
+    slack_s = np.repeat(typical, 4) * np.exp(rng.normal(0, 0.1, days * 96))
+    needed = Needed((np.arange(days * 96) * HOUR_US // 4 + 1).astype(np.int64), slack_s, np.ones(days * 96))
+    state, choices = PromiseState.initial(DAY), []
+    for hour in range(days * 24):
+        now_us = hour * HOUR_US
+        known = needed.between(now_us - 27 * HOUR_US, now_us - HOUR_US)
+        state, choice = promise_step(DAY, state, now_us, known, None, 0.0, float(recent_s[hour]))
+        choices.append(choice)
+    return choices, np.repeat([c.slack_s for c in choices], 4), needed
+
+
+@pytest.mark.parametrize(
+    ("law", "at_most"),
+    [
+        pytest.param(lambda hour, _: 1500.0 if 12 <= hour < 18 else 100.0, 0.65, id="the time of the period"),
+        pytest.param(lambda _, recent_s: min(4 * recent_s, 3000.0), 0.6, id="the delays of late"),
+    ],
+)
+def test_the_same_promise_is_kept_with_less_waiting_where_the_moment_tells(law, at_most) -> None:
+    choices, slack_s, needed = day_by_day(90, 3, law)
+    day = needed.end_us // (24 * HOUR_US)
+    after = day >= 21
+    kept = np.bincount(day, needed.slack_s <= slack_s)[21:] / 96 >= TARGET - 1e-9
+    assert {c.method for c in choices[21 * 24 :]} == {"alike"}
+    assert kept.mean() >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 69)
+    oracles = np.sort([np.quantile(needed.slack_s[day == d], TARGET, method="inverted_cdf") for d in range(21, 90)])
+    fixed_s = oracles[max(int(kept.sum()) - 1, 0)]  # the best fixed K that keeps as many days
+    assert slack_s[after].mean() <= at_most * fixed_s
+
+
+def test_what_is_expected_is_a_mean_of_what_was_needed() -> None:
+    rng = np.random.default_rng(4)
+    at_us = np.arange(200) * HOUR_US
+    moments = Moments(at_us, rng.exponential(50, 200), rng.exponential(50, 200))
+    for now_us, recent_s in ((200 * HOUR_US, 10.0), (207 * HOUR_US, 1e6), (207 * HOUR_US, None)):
+        found = expected_slack(moments, now_us, recent_s, 24 * HOUR_US, 5.0)
+        assert moments.needed_s.min() + 5.0 <= found <= moments.needed_s.max() + 5.0
+    assert expected_slack(Moments(at_us, np.full(200, np.nan), at_us * 0.0), 0, 1.0, 24 * HOUR_US, 5.0) is None
 
 
 def test_after_a_change_the_share_of_periods_kept_comes_back() -> None:
@@ -216,7 +267,7 @@ def test_save_and_load_in_the_middle_does_not_matter(seed: int, at: int, on_aver
     promise = Promise(TARGET, 3600, 600, None if on_average else 0.9, 6.0)
     ends_us = np.sort(rng.integers(0, 40 * HOUR_US, 400))
     needed = Needed(ends_us, rng.exponential(20, 400), np.ones(400))
-    units = [None if rng.random() < 0.2 else float(rng.exponential(20)) for _ in range(40)]
+    units, recent = ([None if rng.random() < 0.2 else float(rng.exponential(20)) for _ in range(40)] for _ in range(2))
 
     def run(reload_at: int | None) -> list[Choice]:
         state, choices = PromiseState.initial(promise), []
@@ -224,7 +275,7 @@ def test_save_and_load_in_the_middle_does_not_matter(seed: int, at: int, on_aver
             if hour == reload_at:
                 state = PromiseState.from_arrow(state.to_arrow(), promise)
             known = needed.between((hour - 5) * HOUR_US, hour * HOUR_US - 600_000_000)
-            state, choice = promise_step(promise, state, hour * HOUR_US, known, units[hour])
+            state, choice = promise_step(promise, state, hour * HOUR_US, known, units[hour], 0.0, recent[hour])
             choices.append(choice)
         return choices
 

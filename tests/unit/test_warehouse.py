@@ -240,6 +240,23 @@ def logged(warehouse: Warehouse) -> Sequence[LiveFile]:
     return log.live()
 
 
+def test_a_listing_has_the_files_of_each_partition_in_order_whatever_wrote_them(tmp_path):
+    warehouse = Warehouse(tmp_path, a_pipeline())
+    put(warehouse, 1, 5, (2, 0))
+    put(warehouse, 2, 3, (1, 2))
+    listing = warehouse.log(TABLE).listing()
+    assert list(listing) == [f"2013-01-01T0{hour}" for hour in (0, 1, 2)]
+    assert {label: sum(file.rows for file in own) for label, own in listing.items()} == {
+        "2013-01-01T00": 5,
+        "2013-01-01T01": 3,
+        "2013-01-01T02": 3,
+    }
+    files = [file for own in listing.values() for file in own]
+    assert files == sorted(logged(warehouse))
+    assert listing.runs == {file.run for file in files} <= warehouse.cut.runs.keys()
+    assert "2013-01-01T03" not in listing
+
+
 def seen(root: Path) -> dict[str, int]:
     """Version → rows of it that a new reader finds."""
     return dict(Counter(Warehouse(root, a_pipeline()).read_arrow(TABLE).column("query").to_pylist()))

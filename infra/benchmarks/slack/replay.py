@@ -13,6 +13,7 @@ from tidegate.operators.accuracy import (
     PromiseState,
     newest_law,
     promise_step,
+    recent_delay,
 )
 from tidegate.operators.schedule import Int64s
 
@@ -44,6 +45,7 @@ def replayed(
         unit_s = None if law is None else law.slack_s(promise.target, range_s)
         final_us = now_us - round(promise.horizon_s * 1e6)
         known = needed.between(final_us - round(evidence_s * 1e6), final_us)
-        state, choice = promise_step(promise, state, now_us, known, unit_s, first_s)
+        recent_s = recent_delay(arrival_us[newest], delay_s[newest], now_us, range_s, promise.horizon_s)
+        state, choice = promise_step(promise, state, now_us, known, unit_s, first_s, recent_s)
         choices.append(choice)
     return choices

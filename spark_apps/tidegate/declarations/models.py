@@ -21,6 +21,7 @@ AggregateFunction = Literal["count", "sum", "avg", "min", "max"]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 STORES = ("s3", "gs", "abfs", "abfss")
 """Schemes of URIs that name object stores."""
+NO_KEYS = "a URI holds no keys: give them by the environment (AWS_PROFILE, or AWS_ACCESS_KEY_ID and its secret)"
 
 
 def to_us(instant: datetime) -> int:

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 import yaml
 
-from tidegate.declarations.models import STORES, Column, ColumnType, History, Stream
+from tidegate.declarations.models import NO_KEYS, STORES, Column, ColumnType, History, Stream
 from tidegate.declarations.names import EVENT_COLUMNS, PARTITION_COLUMN, SAMPLE_COLUMNS, identifier_refusal, refusal
 from tidegate.declarations.positions import Misspelt, Report
 from tidegate.declarations.scope import StreamSchema
@@ -222,6 +222,8 @@ class StreamSection:
         if uri:
             if scheme not in STORES:
                 raise UnreadableError(f"{shown(path)} is no URI that is read", f"a path, or {', '.join(STORES)}://…")
+            if scheme == "s3" and "@" in path.split("/")[2]:
+                raise UnreadableError(NO_KEYS)
             return path
         # The folder is no part of the pattern: a percent sign or a bracket in its name stands for itself.
         folder = glob.escape(str(self.folder)).replace("%", "%%")

@@ -25,6 +25,7 @@ from tidegate.operators.accuracy import (
     newest_law,
     oracle_slack,
     promise_step,
+    recent_delay,
 )
 from tidegate.operators.accuracy.promise import STATE_SCHEMA
 from tidegate.operators.schedule import Int64s, instants_us
@@ -66,8 +67,15 @@ def plan_slacks(context: RunContext, stage: StageRun, intervals: Sequence[Interv
         for query in promised:
             promise = promises[query.id]
             newest = needed[query.id].between(final_us - _evidence_us(pipeline, promise), final_us)
+            recent_s = _recent_s(query, promise, samples[interval], interval.end_us)
             state, choice = promise_step(
-                promise, states[query.id], interval.end_us, newest, units_s[query.id], float(pipeline.initial_slack_s)
+                promise,
+                states[query.id],
+                interval.end_us,
+                newest,
+                units_s[query.id],
+                float(pipeline.initial_slack_s),
+                recent_s,
             )
             states[query.id] = state
             now = newest.between(interval.start_us - horizon_us, final_us)
@@ -165,6 +173,16 @@ def _units_s(
         known = [slack_s for one in several if (slack_s := found[one]) is not None]
         units[query_id] = max(known) if len(known) == len(several) else None
     return units
+
+
+def _recent_s(
+    query: Query, promise: Promise, samples: Mapping[str, tuple[Int64s, np.ndarray]], now_us: int
+) -> float | None:
+    """How late the tuples of late are, on average: the longest of the query's streams."""
+    found = [
+        recent_delay(*samples[name], now_us, range_s, promise.horizon_s) for name, range_s in query.ranges_s().items()
+    ]
+    return max((delay_s for delay_s in found if delay_s is not None), default=None)
 
 
 def _samples(

@@ -165,7 +165,8 @@ def _dbt(context: RunContext, session: Session, home: Path, lock: int) -> dict[s
     Path(session.result).unlink(missing_ok=True)
     (home / "logs").mkdir(exist_ok=True)
     errors_path = home / "logs" / "stderr.log"
-    start = _forked if "TIDEGATE_WARM" in os.environ else _started
+    # What pyarrow starts for an object store survives no fork.
+    start = _forked if "TIDEGATE_WARM" in os.environ and isinstance(context.warehouse.folder, Path) else _started
     with open(errors_path, "w") as errors:
         lines, ended = start(home, errors, lock)
         try:

@@ -106,7 +106,7 @@ class Commit:
             flush(added, home)
             files = [live_file(path, label) for path, label in added.items()]
             gone = ReplacedBy(folders, ((f.label, f.writer) for f in files if table in SHARED))
-            versions[table] = self.warehouse.log(table).replace(files, gone)
+            versions[table] = self.warehouse.log(table).replace(files, gone, gone.labels)
         replaced = frozenset(self._partitions)
         self.warehouse.commits.append(self.stage, self.id, self.labels, versions, replaced, self._begun)
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -36,8 +37,7 @@ _MERGED = "merged"
 _DIGITS = 17
 
 
-@dataclass(frozen=True, order=True)
-class Committed:
+class Committed(NamedTuple):
     """A committed run: when (µs since 1970; later commits have later times), of which stage."""
 
     at_us: int
@@ -170,6 +170,8 @@ class Commits:
         if not file.name.startswith(_MERGED):
             at, stage, run = file.name.removesuffix(".parquet").split("-")
             return (Committed(int(at), stage, run),)
-        names = ["run", "stage", "committed_at"]
-        rows = parquet.opened(self._log.folder / file.name).read(columns=names).to_pylist()
-        return tuple({Committed(to_us(row["committed_at"]), row["stage"], row["run"]) for row in rows})
+        names = ["committed_at", "stage", "run"]
+        rows = parquet.opened(self._log.folder / file.name).read(columns=names)
+        at_us = rows.column("committed_at").cast(pa.int64()).to_pylist()
+        told = zip(at_us, rows.column("stage").to_pylist(), rows.column("run").to_pylist(), strict=True)
+        return tuple(map(Committed._make, set(told)))

@@ -50,6 +50,9 @@ class Cut:
     def _read(self, table: str) -> Partitions:
         log = self.logs[table]
         version = log.refresh()
+        listing = log.listing()
+        if listing.runs <= self.runs.keys():
+            return listing
         groups = _grouped(table, log.live())
         whole = {key: own for key, own in groups.items() if self._is_whole(own)}
         missing = groups.keys() - whole.keys()

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -57,6 +58,48 @@ class LiveFile:
         return f"interval={self.label}/{self.name}" if self.label else self.name
 
 
+class Listing(Mapping[str, tuple[LiveFile, ...]]):
+    """The files of a version: label → the partition's files, by name. Labels ascend.
+
+    ``runs``: whose the files are.
+
+    Cost: a microsecond a file when it is made; what is not asked for is never more than text.
+    """
+
+    def __init__(self, table: DeltaTable | None, partitioned: bool):
+        self.runs: frozenset[str] = frozenset()
+        self._paths: list[str] = []
+        # Label → where its files begin and end.
+        self._span: dict[str, tuple[int, int]] = {}
+        if table is None:
+            return
+        self._actions = pa.table(table.get_add_actions(flatten=True)).select(["path", "num_records", "size_bytes"])
+        self._actions = self._actions.sort_by("path").combine_chunks()
+        self._paths = self._actions.column("path").to_pylist()
+        self.runs = frozenset(map(run_of, self._paths))
+        folders = [path.rpartition("/")[0] for path in self._paths] if partitioned else [""] * len(self._paths)
+        begin = 0
+        for folder, own in groupby(folders):
+            end = begin + sum(1 for _ in own)
+            self._span[folder.removeprefix("interval=")] = begin, end
+            begin = end
+
+    def __getitem__(self, label: str) -> tuple[LiveFile, ...]:
+        begin, end = self._span[label]
+        names = [path.rpartition("/")[2] for path in self._paths[begin:end]]
+        own = self._actions.slice(begin, end - begin)
+        rows, sizes = (own.column(name).to_pylist() for name in ("num_records", "size_bytes"))
+        return tuple(
+            LiveFile(label, name, count or 0, size) for name, count, size in zip(names, rows, sizes, strict=True)
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._span)
+
+    def __len__(self) -> int:
+        return len(self._span)
+
+
 @dataclass(eq=False)
 class DeltaLog:
     """The versions of one table at ``folder``; ``schema`` as declared, without ``interval``.
@@ -69,7 +112,7 @@ class DeltaLog:
     schema: pa.Schema
     partitioned: bool = True
     _table: DeltaTable | None = field(default=None, init=False, repr=False)
-    _live: dict[int, tuple[LiveFile, ...]] = field(default_factory=dict, init=False, repr=False)
+    _listings: dict[int, Listing] = field(default_factory=dict, init=False, repr=False)
     _fits: bool = field(default=False, init=False, repr=False)
 
     def refresh(self) -> int:
@@ -90,19 +133,22 @@ class DeltaLog:
         """The version last looked at; −1 if there is none."""
         return -1 if self._table is None else self._table.version()
 
-    def live(self, version: int | None = None) -> tuple[LiveFile, ...]:
-        """The files of a version (None: the one last looked at), in no order; none before the first."""
+    def listing(self, version: int | None = None) -> Listing:
+        """The files of a version (None: the one last looked at), by partition; none before the first."""
         number = self.version if version is None else version
         if number < 0:
-            return ()
-        if number not in self._live:
+            return Listing(None, self.partitioned)
+        if number not in self._listings:
             table = self._table if number == self.version else _opened(self.folder, number)
-            assert table is not None
             # Versions are asked for one after the other: two suffice.
-            while len(self._live) > 1:
-                del self._live[next(iter(self._live))]
-            self._live[number] = tuple(_files(table, self.partitioned))
-        return self._live[number]
+            while len(self._listings) > 1:
+                del self._listings[next(iter(self._listings))]
+            self._listings[number] = Listing(table, self.partitioned)
+        return self._listings[number]
+
+    def live(self, version: int | None = None) -> tuple[LiveFile, ...]:
+        """All files of a version (None: the one last looked at); none before the first."""
+        return tuple(file for own in self.listing(version).values() for file in own)
 
     def create(self) -> None:
         """Make the table unless it is there."""
@@ -131,10 +177,13 @@ class DeltaLog:
         self._flush(0)
         self.refresh()
 
-    def replace(self, added: Iterable[LiveFile], replaces: Callable[[LiveFile], bool]) -> int:
+    def replace(
+        self, added: Iterable[LiveFile], replaces: Callable[[LiveFile], bool], labels: Collection[str] | None = None
+    ) -> int:
         """Put files in the place of others, in one version, and return its number.
 
-        ``replaces``: which of the live files go, asked anew whenever another writer was faster.
+        ``replaces``: which of the live files go, asked anew whenever another writer was faster. ``labels``: all of
+        them, and all that are added, are in these partitions (None: anywhere).
         """
         from deltalake.transaction import RemoveAction
 
@@ -143,9 +192,11 @@ class DeltaLog:
         files = {file.path: file for file in added}
         for _ in range(_TRIES):
             # A path that is added may not be removed: its rows are in place already.
-            here, now_ms = {file.path for file in self.live()}, _now_ms()
+            listing, now_ms = self.listing(), _now_ms()
+            live = [file for label in (listing if labels is None else labels) for file in listing.get(label, ())]
+            here = {file.path for file in live}
             fresh = [self._add(file, now_ms) for path, file in files.items() if path not in here]
-            gone = sorted(file.path for file in self.live() if replaces(file) and file.path not in files)
+            gone = sorted(file.path for file in live if replaces(file) and file.path not in files)
             actions: list[AddAction | RemoveAction] = [*fresh, *(RemoveAction(path, True, now_ms) for path in gone)]
             if not actions or self._transact(actions):
                 return self.refresh()
@@ -235,10 +286,12 @@ class ReplacedBy:
     """Says of a live file whether a commit replaces it: those of its partitions, or of its writer there.
 
     ``partitions``: labels replaced as a whole. ``writers``: (label, writer) of the files that are replaced alone.
+    ``labels``: of all partitions concerned.
     """
 
     def __init__(self, partitions: Iterable[str] = (), writers: Iterable[tuple[str, str]] = ()):
         self._partitions, self._writers = frozenset(partitions), frozenset(writers)
+        self.labels = sorted({*self._partitions, *(label for label, _ in self._writers)})
 
     def __call__(self, file: LiveFile) -> bool:
         """Whether the file goes."""
@@ -270,14 +323,3 @@ def _opened(folder: Place, version: int | None = None) -> DeltaTable:
         f"the log of table {folder.name} cannot be read: {said(failed)}; "
         f"restore {folder / '_delta_log'} from a backup, or move {folder} away and run its intervals again"
     )
-
-
-def _files(table: DeltaTable, partitioned: bool) -> Sequence[LiveFile]:
-    actions = pa.table(table.get_add_actions(flatten=True))
-    paths = actions.column("path").to_pylist()
-    rows, sizes = (actions.column(name).to_pylist() for name in ("num_records", "size_bytes"))
-    found = []
-    for path, count, size in zip(paths, rows, sizes, strict=True):
-        folder, _, name = path.rpartition("/")
-        found.append(LiveFile(folder.removeprefix("interval=") if partitioned else "", name, count or 0, size))
-    return found

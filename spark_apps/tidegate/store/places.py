@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias, cast
 import pyarrow as pa
 
 from tidegate.declarations.errors import UserError
-from tidegate.declarations.models import STORES
+from tidegate.declarations.models import NO_KEYS, STORES
 
 if TYPE_CHECKING:
     from pyarrow import fs
@@ -200,6 +200,8 @@ def place(where: str | Place) -> Place:
     scheme, bucket, key = found.groups()
     if scheme == "file":
         return Path("/", key)
+    if scheme == "s3" and "@" in bucket:
+        raise UserError(NO_KEYS)
     if scheme not in STORES or not bucket:
         raise UserError(f"{where} is no place for files: give a path, or a URI like s3://bucket/folder")
     return ObjectPath(f"{scheme}://{bucket}", str(PurePosixPath(key)) if key else "")

@@ -12,6 +12,7 @@ from tidegate.operators.accuracy.error_width import (
     widths_to_try,
 )
 from tidegate.operators.accuracy.judge import Tally, judge, within
+from tidegate.operators.accuracy.likeness import recent_delay
 from tidegate.operators.accuracy.measures import hit_rate, relative_error
 from tidegate.operators.accuracy.promise import Choice, Needed, Promise, PromiseState
 from tidegate.operators.accuracy.promise import step as promise_step
@@ -48,6 +49,7 @@ __all__ = [
     "newest_law",
     "oracle_slack",
     "promise_step",
+    "recent_delay",
     "relative_error",
     "sample_stride",
     "widths_to_try",

@@ -6,7 +6,9 @@ kept or broken over a *period* (a day, an hour): the mean accuracy of its window
 past period the least slack that would have kept it is known exactly, its *oracle slack*. If periods are exchangeable,
 the conformal quantile of the past oracle slacks keeps the next period's promise with the wanted confidence, however
 dependent the winners within a period are (a storm delays them all). Where the delays of all tuples foretell a period's
-oracle slack, the oracle slacks are measured in units of them, and K follows the delays of now.
+oracle slack, the oracle slacks are measured in units of them, and K follows the delays of now. In the same way they are
+measured in units of what is to be expected at the time of the period and with the delays of late (``likeness``), and K
+is so many times that, where that would have meant less waiting for the same promise.
 
 **Source.** papers/04, "Beyond the paper" (the noise matters: pool with decay, add a margin from the confidence bound).
 Conformal quantiles: Vovk, Gammerman & Shafer 2005; the level that adapts to what was kept: Gibbs & Candès 2021,
@@ -23,6 +25,7 @@ import pyarrow as pa
 from scipy.special import stdtrit
 
 from tidegate.operators.accuracy.judge import meets
+from tidegate.operators.accuracy.likeness import SLOTS, Moments, expected_slack
 from tidegate.operators.accuracy.slack import Float64s, Int64s, accuracy_at, choose_slack, least_covering
 
 _LEAST_PERIODS = 5
@@ -45,7 +48,11 @@ STATE_SCHEMA = pa.schema(
         ("level", pa.float64()),
     ]
 )
-_PLAN, _PERIOD, _CLOSED = "plan", "period", "closed"
+_PLAN, _PERIOD, _CLOSED, _MOMENT, _EXPECTED, _LIKE = "plan", "period", "closed", "moment", "expected", "like"
+_LEAST_LIKE = 10
+"""So many periods must be known in units of what was expected before K is."""
+_SHORTER = 0.9
+"""By so much less waiting must have done: less may be chance."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +103,8 @@ class Choice:
 
     ``method``: ``initial`` (nothing is known), ``carried`` (nothing new), ``warm_up`` (too few periods), ``periods``
     (the quantile over past periods), ``scaled`` (the same in units of all delays), ``changed`` (the delays of all
-    tuples ask for more than that), ``all_delays``, ``winners`` (without a confidence: on average).
+    tuples ask for more than that), ``alike`` (the quantile in units of what is expected of windows like those that end
+    now), ``all_delays``, ``winners`` (without a confidence: on average).
     """
 
     slack_s: float
@@ -109,8 +117,10 @@ class PromiseState:
     """What is carried from one choice to the next.
 
     ``plan_us``, ``plan_slack_s``, ``plan_unit_s`` [n]: choices by the instant from which they hold; the slack that the
-    law of all delays asked for then (NaN: unknown). ``period_us``, ``oracle_s``, ``unit_s`` [m]: past periods by start.
-    ``level``: at which the quantile over periods is taken. ``closed_us``: start of the first period not yet judged.
+    law of all delays asked for then (NaN: unknown); ``plan_expected_s``: what was expected then (NaN: unknown).
+    ``period_us``, ``oracle_s``, ``unit_s`` [m]: past periods by start; ``like``, ``like_s``: their oracle slacks in
+    units of what was expected, and that on average. ``moments``: of the same periods, and open ones. ``level``: at
+    which the quantile over periods is taken. ``closed_us``: start of the first period not yet judged.
     """
 
     plan_us: Int64s
@@ -119,6 +129,10 @@ class PromiseState:
     period_us: Int64s
     oracle_s: Float64s
     unit_s: Float64s
+    plan_expected_s: Float64s
+    like: Float64s
+    like_s: Float64s
+    moments: Moments
     level: float
     closed_us: int | None = None
 
@@ -126,37 +140,61 @@ class PromiseState:
     def initial(cls, promise: Promise) -> PromiseState:
         """Before anything was learnt."""
         none = (np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
-        return cls(*none, *none, promise.confidence or 0.5)
+        return cls(*none, *none, *none[1:], np.zeros(0), Moments(*none), promise.confidence or 0.5)
 
     def to_arrow(self) -> pa.Table:
         """``STATE_SCHEMA``."""
-        plans, periods = len(self.plan_us), len(self.period_us)
-        closed = [] if self.closed_us is None else [self.closed_us]
-        columns = [
-            [_PLAN] * plans + [_PERIOD] * periods + [_CLOSED] * len(closed),
-            np.concatenate([self.plan_us, self.period_us, np.array(closed, np.int64)]),
-            np.concatenate([self.plan_slack_s, self.oracle_s, np.full(len(closed), np.nan)]),
-            np.concatenate([self.plan_unit_s, self.unit_s, np.full(len(closed), np.nan)]),
-            np.full(plans + periods + len(closed), self.level),
+        nothing = np.full(len(self.plan_us), np.nan)
+        closed = np.array([] if self.closed_us is None else [self.closed_us], np.int64)
+        parts = [
+            (_PLAN, self.plan_us, self.plan_slack_s, self.plan_unit_s),
+            (_PERIOD, self.period_us, self.oracle_s, self.unit_s),
+            (_EXPECTED, self.plan_us, self.plan_expected_s, nothing),
+            (_LIKE, self.period_us, self.like, self.like_s),
+            (_MOMENT, self.moments.at_us, self.moments.needed_s, self.moments.recent_s),
+            (_CLOSED, closed, np.full(len(closed), np.nan), np.full(len(closed), np.nan)),
         ]
-        return pa.table(columns, schema=STATE_SCHEMA)
+        columns = [np.concatenate([part[i] for part in parts]) for i in (1, 2, 3)]
+        kinds = np.repeat([kind for kind, *_ in parts], [len(at) for _, at, *_ in parts])
+        return pa.table([kinds, *columns, np.full(len(kinds), self.level)], schema=STATE_SCHEMA)
 
     @classmethod
     def from_arrow(cls, table: pa.Table, promise: Promise) -> PromiseState:
-        """The inverse of ``to_arrow``."""
+        """The inverse of ``to_arrow``; a state of before moments were kept has none."""
         if table.num_rows == 0:
             return cls.initial(promise)
         kind = np.array(table.column("kind").to_pylist(), dtype=object)
-        at, slack, unit = (table.column(n).to_numpy() for n in ("at_us", "slack_s", "unit_s"))
-        plan, period, closed = kind == _PLAN, kind == _PERIOD, at[kind == _CLOSED]
+        columns = [table.column(n).to_numpy() for n in ("at_us", "slack_s", "unit_s")]
+        at = {k: tuple(c[kind == k] for c in columns) for k in (_PLAN, _PERIOD, _EXPECTED, _LIKE, _MOMENT, _CLOSED)}
+        plans, periods = at[_PLAN], at[_PERIOD]
+
+        def beside(values: Float64s, others: Int64s) -> Float64s:
+            return values if len(values) else np.full(len(others), np.nan)
+
         return cls(
-            at[plan], slack[plan], unit[plan], at[period], slack[period], unit[period],
-            table.column("level")[0].as_py(), int(closed[0]) if len(closed) else None,
-        )  # fmt: skip
+            plan_us=plans[0],
+            plan_slack_s=plans[1],
+            plan_unit_s=plans[2],
+            period_us=periods[0],
+            oracle_s=periods[1],
+            unit_s=periods[2],
+            plan_expected_s=beside(at[_EXPECTED][1], plans[0]),
+            like=beside(at[_LIKE][1], periods[0]),
+            like_s=beside(at[_LIKE][2], periods[0]),
+            moments=Moments(*at[_MOMENT]),
+            level=table.column("level")[0].as_py(),
+            closed_us=int(at[_CLOSED][0][0]) if len(at[_CLOSED][0]) else None,
+        )
 
 
 def step(
-    promise: Promise, state: PromiseState, now_us: int, needed: Needed, unit_s: float | None, initial_s: float = 0.0
+    promise: Promise,
+    state: PromiseState,
+    now_us: int,
+    needed: Needed,
+    unit_s: float | None,
+    initial_s: float = 0.0,
+    recent_s: float | None = None,
 ) -> tuple[PromiseState, Choice]:
     """The slack in effect from now on.
 
@@ -167,6 +205,7 @@ def step(
         needed: of the final windows, as far back as a period plus what has passed since the choice before.
         unit_s: the slack that the law of all delays asks for (``delay_law``); None: unknown.
         initial_s: K as long as nothing is known.
+        recent_s: the mean delay of the tuples that have just arrived; None: unknown.
 
     **Cost.** O(n log n) time, O(n) space.
 
@@ -181,8 +220,12 @@ def step(
     >>> choice.method, choice.slack_s
     ('warm_up', 58.0)
     """
-    state = _judged(promise, state, now_us, needed)
+    state = _judged(promise, _observed(promise, state, now_us, needed, recent_s), now_us, needed)
+    period_us = round(promise.period_s * 1e6)
+    expected_s = expected_slack(state.moments, now_us, recent_s, period_us, promise.offset_s)
     choice = _choice(promise, state, needed, unit_s, initial_s)
+    if promise.confidence is not None and expected_s is not None:
+        choice = _shorter(promise, state, choice, expected_s)
     slack_s = min(rounded_up(choice.slack_s), promise.horizon_s)
     first_us = now_us - round((2 * promise.period_s + 2 * promise.horizon_s) * 1e6)
     if len(needed.end_us):
@@ -194,6 +237,7 @@ def step(
         plan_us=np.append(state.plan_us[kept], now_us),
         plan_slack_s=np.append(state.plan_slack_s[kept], slack_s),
         plan_unit_s=np.append(state.plan_unit_s[kept], np.nan if unit_s is None else unit_s),
+        plan_expected_s=np.append(state.plan_expected_s[kept], np.nan if expected_s is None else expected_s),
     ), replace(choice, slack_s=slack_s)
 
 
@@ -209,6 +253,44 @@ def rounded_up(slack_s: float) -> float:
     digits = min(digits, 6)
     scale = 10.0**digits
     return math.ceil(slack_s * scale - 1e-6) / scale
+
+
+def _observed(
+    promise: Promise, state: PromiseState, now_us: int, needed: Needed, recent_s: float | None
+) -> PromiseState:
+    """The state with what is known of past moments, and now as one of them if it is another time of the period."""
+    past, slot_us = state.moments, round(promise.period_s * 1e6) / SLOTS
+    at_us, slack_s, recent = past.at_us, past.needed_s.copy(), past.recent_s
+    final_us = now_us - round(promise.horizon_s * 1e6)
+    for i in np.flatnonzero(np.isnan(slack_s[:-1]) & (at_us[1:] <= final_us)).tolist():
+        own = needed.between(int(at_us[i]), int(at_us[i + 1]))
+        if len(own.end_us):
+            slack_s[i] = least_covering(own.slack_s, promise.target, own.weight)
+    if len(at_us) == 0 or now_us // slot_us > int(at_us[-1]) // slot_us:
+        at_us, slack_s = np.append(at_us, now_us), np.append(slack_s, np.nan)
+        recent = np.append(recent, np.nan if recent_s is None else recent_s)
+    kept = at_us >= now_us - round(_PERIODS_KEPT * promise.period_s * 1e6)
+    # Windows that were none will not become known any more.
+    kept &= ~np.isnan(slack_s) | (at_us > final_us - round(2 * promise.period_s * 1e6))
+    return replace(state, moments=Moments(at_us[kept], slack_s[kept], recent[kept]))
+
+
+def _shorter(promise: Promise, state: PromiseState, choice: Choice, expected_s: float) -> Choice:
+    """The choice, or K in units of what is expected where that meant less waiting over the past periods."""
+    known = ~np.isnan(state.like)
+    if known.sum() < _LEAST_LIKE or choice.method not in ("periods", "scaled", "changed"):
+        return choice
+    factor = math.exp(_quantile(np.log(state.like[known]), state.level))
+    waited_s = factor * float(state.like_s[known].mean()) - promise.offset_s
+    unit_s = float(np.nanmean(state.unit_s)) if choice.method == "scaled" else None
+    steady_s, scaled_s, _ = _over_periods(promise, state, unit_s)
+    other_s = scaled_s if scaled_s is not None else steady_s
+    if other_s is None or waited_s > _SHORTER * other_s:
+        return choice
+    slack_s = max(factor * expected_s - promise.offset_s, 0.0)
+    if choice.method == "changed" and choice.slack_s > slack_s:
+        return choice
+    return Choice(slack_s, None, "alike")
 
 
 def _judged(promise: Promise, state: PromiseState, now_us: int, needed: Needed) -> PromiseState:
@@ -231,14 +313,31 @@ def _judged(promise: Promise, state: PromiseState, now_us: int, needed: Needed) 
         units = state.plan_unit_s[(state.plan_us > start_us) & (state.plan_us <= start_us + period_us)]
         known = units[~np.isnan(units)]
         oracle_s = least_covering(own.slack_s, promise.target, own.weight)
+        like, like_s = _in_units(promise, state, own, at)
         state = replace(
             state,
             period_us=np.append(state.period_us, start_us)[-_PERIODS_KEPT:],
             oracle_s=np.append(state.oracle_s, oracle_s)[-_PERIODS_KEPT:],
             unit_s=np.append(state.unit_s, known.mean() if len(known) else np.nan)[-_PERIODS_KEPT:],
+            like=np.append(state.like, like)[-_PERIODS_KEPT:],
+            like_s=np.append(state.like_s, like_s)[-_PERIODS_KEPT:],
             level=level,
         )
     return replace(state, closed_us=until_us)
+
+
+def _in_units(promise: Promise, state: PromiseState, own: Needed, at: Int64s) -> tuple[float, float]:
+    """The oracle slack of a period in units of what was expected, and that on average over its windows; NaN if unknown.
+
+    ``at``: which choice each needed slack was under.
+    """
+    if len(state.plan_us) == 0:
+        return math.nan, math.nan
+    expected_s = state.plan_expected_s[at]
+    if np.isnan(expected_s).any():
+        return math.nan, math.nan
+    like = least_covering((own.slack_s + promise.offset_s) / expected_s, promise.target, own.weight)
+    return like, float((own.weight * expected_s).sum() / own.weight.sum())
 
 
 def _choice(promise: Promise, state: PromiseState, needed: Needed, unit_s: float | None, initial_s: float) -> Choice:

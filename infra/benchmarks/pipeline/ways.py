@@ -1,0 +1,117 @@
+"""Ways to take an hour's files in: read with a schema, ids that come again dropped, sorted by arrival, as Parquet.
+
+And Tidegate's whole interval, the second hour after the first. Each way yields, step by step, what it is called and how
+many tuples it was about.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from infra.benchmarks.pipeline.landed import ARRIVAL, COLUMNS, HOUR, ID, START
+
+Step = tuple[str, int]
+STAGES = ("ingest", "join_aggregate", "top_k", "sample_history", "calibrate", "check_quality")
+
+
+def tidegate(folder: Path, kind: str, hour: int) -> Iterator[Step]:
+    """Every stage but publish, as ``tidegate run`` runs them."""
+    from tidegate.declarations import load_pipeline
+    from tidegate.engine.context import RunContext
+    from tidegate.stages.run import run as run_stages
+    from tidegate.store.intervals import intervals_between
+
+    pipeline = load_pipeline(folder / kind)
+    start = START + hour * HOUR
+    intervals = intervals_between(pipeline, start, start + HOUR)
+    with open(os.devnull, "w") as nobody:
+        context = RunContext(pipeline, folder / f"tidegate-{kind}", output=nobody)
+        with context:
+            for stage in STAGES:
+                run_stages(context, intervals, [stage])
+                yield stage, sum(context.warehouse.rows(f"events_{name}", intervals[0].label) for name in COLUMNS)
+
+
+def duckdb(folder: Path, kind: str, hour: int) -> Iterator[Step]:
+    """Two threads."""
+    import duckdb as database
+
+    types = {"string": "VARCHAR", "timestamp": "TIMESTAMPTZ", "double": "DOUBLE"}
+    rows = 0
+    with database.connect() as connection:
+        connection.execute("SET threads = 2")
+        for stream, columns in COLUMNS.items():
+            told = ", ".join(f"{name}: '{types[kind_]}'" for name, kind_ in columns.items())
+            files = folder / kind / stream / f"{START + hour * HOUR:%Y-%m-%dT%H}-*.{kind}"
+            source = {
+                "jsonl": f"read_json('{files}', format = 'newline_delimited', columns = {{{told}}})",
+                "csv": f"read_csv('{files}', header = true, columns = {{{told}}})",
+                "parquet": f"read_parquet('{files}')",
+            }[kind]
+            target = folder / f"duckdb-{kind}-{hour}-{stream}.parquet"
+            connection.execute(
+                f"COPY (SELECT * FROM {source} QUALIFY row_number() OVER (PARTITION BY {ID[stream]} ORDER BY "
+                f"{ARRIVAL[stream]}) = 1 ORDER BY {ARRIVAL[stream]}, {ID[stream]}) TO '{target}' (FORMAT parquet)"
+            )
+            rows += pq.read_metadata(target).num_rows
+    yield "ingest", rows
+
+
+def polars(folder: Path, kind: str, hour: int) -> Iterator[Step]:
+    """Its streaming engine; two threads by POLARS_MAX_THREADS."""
+    import polars as pl
+
+    rows = 0
+    for stream, columns in COLUMNS.items():
+        text = {n: pl.Float64 if t == "double" else pl.String for n, t in columns.items()}
+        files = folder / kind / stream / f"{START + hour * HOUR:%Y-%m-%dT%H}-*.{kind}"
+        if kind == "parquet":
+            frame = pl.scan_parquet(files)
+        else:
+            frame = pl.scan_ndjson(files, schema=text) if kind == "jsonl" else pl.scan_csv(files, schema=text)
+            times = [n for n, t in columns.items() if t == "timestamp"]
+            frame = frame.with_columns(pl.col(times).str.to_datetime("%Y-%m-%dT%H:%M:%S%.6fZ", time_unit="us"))
+        target = folder / f"polars-{kind}-{hour}-{stream}.parquet"
+        whole = frame.sort(ARRIVAL[stream], ID[stream]).unique(ID[stream], keep="first", maintain_order=True)
+        whole.sink_parquet(target)
+        rows += pq.read_metadata(target).num_rows
+    yield "ingest", rows
+
+
+def spark(folder: Path, kind: str, hour: int) -> Iterator[Step]:
+    """Plain Spark in ``local[2]``: read, drop duplicates, sort, write. Its session is started once."""
+    session = _session()
+    rows = 0
+    for stream, columns in COLUMNS.items():
+        told = ", ".join(f"{name} {type_}" for name, type_ in columns.items())
+        reader = session.read.schema(told)
+        source = str(folder / kind / stream / f"{START + hour * HOUR:%Y-%m-%dT%H}-*.{kind}")
+        reader = reader.option("header", kind == "csv")
+        frame = {"jsonl": reader.json, "csv": reader.csv, "parquet": reader.parquet}[kind](source)
+        target = folder / f"spark-{kind}-{hour}-{stream}"
+        frame.dropDuplicates([ID[stream]]).sort(ARRIVAL[stream], ID[stream]).write.parquet(str(target))
+        rows += sum(pq.read_metadata(file).num_rows for file in target.glob("*.parquet"))
+    yield "ingest", rows
+
+
+def _session():  # type: ignore[no-untyped-def]
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").config("spark.driver.memory", "4g")
+    builder = builder.config("spark.ui.enabled", "false").config("spark.sql.session.timeZone", "UTC")
+    session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+WAYS: dict[str, Callable[[Path, str, int], Iterator[Step]]] = {
+    "tidegate": tidegate,
+    "duckdb": duckdb,
+    "polars": polars,
+    "spark": spark,
+}
