@@ -68,11 +68,11 @@ def test_critical_failure_is_raised_after_results_and_pages_are_written(spoilt: 
 
 def test_broken_promise_is_shown_and_does_not_fail_the_stage(spoilt: Warehouse) -> None:
     rows = read(spoilt, "promise_periods")
-    of("query", "worst", first(measured=0.846, kept=False, periods_kept=24))(rows)
+    of("query", "total", first(measured=0.846, kept=False, periods_kept=24))(rows)
     replace_rows(spoilt, "promise_periods", HOUR, rows)
     assert "0 critical, 1 warnings" in check(spoilt, intervals(spoilt.pipeline)[-1:])
     overview = (site(spoilt) / "index.html").read_text()
-    assert "worst: ACCURACY 0.9, hour 2013-02-08 05:00: 84.6 % over 6 windows" in overview
+    assert "total: ERROR 0.1, hour 2013-02-08 05:00: 84.6 % over 6 windows" in overview
     assert "2013-02-08 05:00: 84.6 % over 6 windows, missed" in overview and SENTENCE in overview
 
 
@@ -107,19 +107,19 @@ def test_pages_fetch_nothing_from_elsewhere(spoilt: Warehouse) -> None:
 
 def test_a_broken_promise_is_told_for_the_week_and_for_programs(spoilt: Warehouse) -> None:
     rows = read(spoilt, "promise_periods")
-    of("query", "worst", first(measured=0.846, kept=False))(rows)
-    of("query", "worst", every(periods_kept=25, met_so_far=25 / 26))(rows)
+    of("query", "total", first(measured=0.846, kept=False))(rows)
+    of("query", "total", every(periods_kept=25, met_so_far=25 / 26))(rows)
     replace_rows(spoilt, "promise_periods", HOUR, rows)
     check(spoilt, intervals(spoilt.pipeline)[-2:])
     summary = json.loads((site(spoilt) / "summary.json").read_text())
     assert summary["newest"] == HOUR and summary["status"] == "warning" and summary["judged"] == 2
-    (worst,) = [one for one in summary["promises"] if one["query"] == "worst"]
-    assert worst["tone"] == "good" and worst["cells"] == [
-        "worst", "✓", "ACCURACY 90 % each hour", "25 of 26 hours", "2013-02-08 05:00: 84.6 % over 6 windows, missed",
+    (total,) = [one for one in summary["promises"] if one["query"] == "total"]
+    assert total["tone"] == "good" and total["cells"] == [
+        "total", "✓", "ERROR 10 % each hour", "25 of 26 hours", "2013-02-08 05:00: 84.6 % over 6 windows, missed",
         "2013-02-08 06:00: no window is final yet",
     ]  # fmt: skip
     assert summary["explained"] == SENTENCE
-    assert [row["query"] for row in summary["broken"]] == ["worst"] and summary["broken"][0]["interval"] == HOUR
+    assert [row["query"] for row in summary["broken"]] == ["total"] and summary["broken"][0]["interval"] == HOUR
     week = (site(spoilt) / "weeks" / "2013-W06.html").read_text()
     assert "2 intervals were judged: 1 in order, 1 with a warning, 0 with critical failures." in week
     assert "5 of 6" in week and "2013-02-08 05:00: 84.6 % over 6 windows" in week and SENTENCE in week
