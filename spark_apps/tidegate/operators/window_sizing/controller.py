@@ -99,7 +99,7 @@ def advance_counts(
     >>> arrivals = Arrivals.of(times, times, 50.0, tick_us=60_000_000)
     >>> advanced = advance_counts(spec, ControllerState.initial(spec), 0, 300_000_000, {"s": arrivals})
     >>> [(row.trigger, row.support_level, row.width_s) for row in advanced.plans]
-    [('start', 'B', 60.0)]
+    [('start', 'A', 120.0)]
     >>> [row.held_bytes for row in advanced.rates]
     [0, 300, 600, 600, 600]
 
