@@ -101,7 +101,7 @@ def advance_counts(
     >>> [(row.trigger, row.support_level, row.width_s) for row in advanced.plans]
     [('start', 'A', 120.0)]
     >>> [row.held_bytes for row in advanced.rates]
-    [0, 300, 600, 600, 600]
+    [0, 300, 600, 900, 900]
 
     **Source**: papers/01, "When to adjust" and "Settled here, for all levels".
     """
