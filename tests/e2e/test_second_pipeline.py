@@ -36,7 +36,7 @@ start: 2024-03-01T00:00:00Z
 interval: 10 minutes
 tick: 10 seconds
 horizon: 10 minutes
-memory_budget: 34 KiB
+memory_budget: 26 KiB
 process_budget: 3 GiB
 initial_slack: 20 seconds
 rate_change: 30%

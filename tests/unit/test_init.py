@@ -123,7 +123,7 @@ def test_the_last_line_is_the_command_that_runs_it(tmp_path: Path, capsys: pytes
     words = shlex.split(said.splitlines()[-1])
     assert words[1:3] == ["run", str(folder)]
     arguments = _parser().parse_args(words[1:])
-    assert arguments.warehouse == folder / "warehouse"
+    assert arguments.warehouse == str(folder / "warehouse")
     # Whatever was made aside is named by where it is now.
     assert ".tidegate-init" not in said
     for name in re.findall(r"^  (\S+)  +\S", said, re.MULTILINE):

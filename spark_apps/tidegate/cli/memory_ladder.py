@@ -75,6 +75,8 @@ def needs(pipeline: Pipeline) -> PlanSummary:
         "C": min(swinging.peak_bytes, demand.bytes_of(demand.min_t)),
     }
     needed = {level: _budget_for(spec, demand, held, chance=level == "C") for level, held in bytes_of_level.items()}
+    # Where turns and what chance adds take more than level B, nothing is planned in turns.
+    needed["C"] = min(needed["C"], needed["B"])
     held, spared = _held_at_most(spec, demand, spec.memory_budget_bytes)
     planned = live_plan(demand, held, spec.tick_s, headroom_bytes=spared)
     shares = planned.planned_bytes(demand.byte_rate)
@@ -148,8 +150,10 @@ def _ladder(spec: ControllerSpec, demand: Needs, swinging: SlotSchedule, needed:
         np.maximum.at(fitting, demand.entry_window[own], demand.tolerable_s[own])
         budgets.add(demand.bytes_of(fitting))
     least_c = min(swinging.peak_bytes, demand.bytes_of(demand.min_t))
+    most, spared = _held_at_most(spec, demand, needed["C"] - 1)
+    most = max(min(most - spared, float(np.nextafter(least_c, 0.0))), 0.0)
     lost: tuple[str, ...] = ()
-    for held in sorted({b for b in budgets if b < least_c} | {np.nextafter(least_c, 0.0)}, reverse=True):
+    for held in sorted({b for b in budgets if b < most} | {most}, reverse=True):
         _, refused = admit(demand, held)
         if refused and refused != lost:
             fresh = [q for q in refused if q not in lost]
