@@ -157,10 +157,11 @@ def top_k_sql(query: Query, folder: Path) -> str:
     terms = [f"({duck(o.expression)}) {'DESC' if o.descending else 'ASC'} NULLS LAST" for o in query.order_by]
     order = ", ".join([*terms, "event_time", "event_id"])
     outputs = [f"{duck(o.expression)} AS {quoted(o.name)}" for o in query.outputs if o.name != "event_id"]
+    columns = ", ".join(["window_end", "tuples.event_id", *outputs])
     parts = ", ".join(["window_end", *(f"tuples.{quoted(g.column)}" for g in query.group_by)])
     return f"""
     SELECT * FROM (
-      SELECT window_end, tuples.event_id, {", ".join(outputs)},
+      SELECT {columns},
              row_number() OVER (PARTITION BY {parts} ORDER BY {order}) AS rank
       FROM oracle_windows
       JOIN (SELECT * FROM {parquet(folder, f"events_{window.stream}")} WHERE {predicate}) AS tuples
