@@ -74,6 +74,8 @@ def _window_plan(case: Case, rows: pa.Table) -> pa.Table:
     index = pc.index_in(rows["stream"], pa.array(names, pa.string()))
     greatest = pa.array([case.pipeline.max_width_s(name) for name in names], pa.float64())
     declared = greatest.take(pc.cast(index, pa.int64()))
+    # Eviction only narrows: what it leaves was planned when queries may have needed more than they do now.
+    planned = pc.and_(pc.is_valid(declared), pc.not_equal(rows["trigger"], "eviction"))
     required = ["stream", "effective_from", "support_level", "width_s", "min_width_s", "max_width_s", "planned_bytes"]
     return shaped(
         {
@@ -85,7 +87,7 @@ def _window_plan(case: Case, rows: pa.Table) -> pa.Table:
             # supported, has its own rows: there the budget decides, not the need.
             "width_s": pc.add(rows["width_s"], pc.coalesce(rows["slot_s"], 0.0)),
             "min_width_s": pc.if_else(_kept_at_least(rows), rows["min_width_s"], None),
-            "most_width_s": pc.if_else(pc.is_valid(declared), pc.max_element_wise(declared, rows["max_width_s"]), None),
+            "most_width_s": pc.if_else(planned, pc.max_element_wise(declared, rows["max_width_s"]), None),
             "planned_bytes": rows["planned_bytes"],
         },
         _FRAME,

@@ -447,6 +447,14 @@ def test_missing_partition_is_named(spoilt: Warehouse) -> None:
     assert ("partitions_written", "answers_total") in {(row["expectation"], row["table"]) for row in failed}
 
 
+def test_what_eviction_leaves_may_be_wider_than_queries_need_by_now(spoilt: Warehouse) -> None:
+    """A query that needed more has ended in the tick in which memory became full: the width in effect was its."""
+    rows = read(spoilt, "window_plan")
+    first(width_s=9000.0, trigger="eviction")(rows)
+    replace_rows(spoilt, "window_plan", HOUR, rows)
+    assert not [row for row in judge(spoilt) if row["expectation"] == "plan_width_below_most" and not row["success"]]
+
+
 def test_before_twenty_periods_are_judged_nothing_is_said_of_95_of_100(spoilt: Warehouse) -> None:
     rows = read(spoilt, "promise_periods")
     of("query", "worst", every(periods_judged=19, periods_kept=1, met_so_far=1 / 19))(rows)
