@@ -53,7 +53,8 @@ class Case:
 
     ``declaration``: pipeline.yml. ``queries``: id → SQL. ``intervals``: how many are run from ``start`` on. ``cuts``:
     lengths of the runs of a second warehouse, which must come out the same. ``again``: numbers of the intervals that
-    are then run once more there. ``publish``: whether dbt's models are built. ``questions``: (stream, SQL, from, to)
+    are then run once more there. ``publish``: whether dbt's models are built. ``live``: whether a third warehouse is
+    filled by a live run. ``questions``: (stream, SQL, from, to)
     that are asked of history.
     """
 
@@ -66,6 +67,7 @@ class Case:
     cuts: tuple[int, ...] = ()
     again: tuple[int, ...] = ()
     publish: bool = False
+    live: bool = False
     questions: tuple[tuple[str, str, datetime, datetime], ...] = ()
     notes: dict[str, Any] = field(default_factory=dict)
 
@@ -96,6 +98,7 @@ class Case:
             "cuts": self.cuts,
             "again": self.again,
             "publish": self.publish,
+            "live": self.live,
             "questions": [[s, q, a.isoformat(), b.isoformat()] for s, q, a, b in self.questions],
             "landed": {f.path: f.landed.isoformat() for f in self.files if f.landed is not None},
             "notes": self.notes,
@@ -129,6 +132,7 @@ def read_case(folder: Path) -> Case:
         cuts=tuple(about["cuts"]),
         again=tuple(about["again"]),
         publish=about["publish"],
+        live=about["live"],
         questions=tuple(
             (s, q, datetime.fromisoformat(a), datetime.fromisoformat(b)) for s, q, a, b in about["questions"]
         ),

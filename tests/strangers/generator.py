@@ -79,6 +79,7 @@ def generate(seed: int) -> Case:
         cuts=cut(cutting, intervals),
         again=tuple(cutting.sample(range(intervals), min(intervals, cutting.choice([0, 1])))),
         publish=seed % PUBLISHED_OF == 0,
+        live=Random(f"{seed}/live").random() < 0.3,
         questions=questions(seed, specs, declaration, start, end),
         notes={"seed": seed},
     )
@@ -102,13 +103,14 @@ def stream(seed: int, name: str, interval_s: int, tick_s: int, horizon_s: int, i
     taken |= {identity.lower(), event_time.lower(), (arrival or "landed").lower()}
     taken |= {"event_id", "event_time", "arrival_time", "interval", "leaf_start", "u", "fraction", "weight"}
     path, unit_s = pattern(chance, name, interval_s, format_, landed)
-    gzip = format_ == "jsonl" and chance.random() < 0.15
+    packed = format_ == "jsonl" and chance.random() < 0.15
+    packed |= format_ == "csv" and Random(f"{seed}/packed/{name}").random() < 0.3
     rate = chance.choice(RATES)
     resolution = chance.choice(["second", "millisecond", "microsecond"])
     return StreamSpec(
         name=name,
         format=format_,
-        path=path + (".gz" if gzip else ""),
+        path=path + (".gz" if packed else ""),
         id=identity,
         id_type=chance.choice(["string", "string", "integer"]),
         event_time=event_time,
@@ -122,7 +124,6 @@ def stream(seed: int, name: str, interval_s: int, tick_s: int, horizon_s: int, i
         scale_s=chance.choice([tick_s / 3, tick_s * 2, interval_s / 2, interval_s * 1.5]),
         rows=chance.choice([20, 150, 400, rows]) if rate != "instant" else rows,
         broken=chance.sample([*BROKEN, "clock_jump"], chance.choice([0, 0, 2, 5, 17])),
-        gzip=gzip,
         resolution=resolution,
     )
 

@@ -191,6 +191,23 @@ def repeated_is_identical(world: World) -> Iterator[str]:
         )
 
 
+def live_is_hourly(world: World) -> Iterator[str]:
+    """Of the intervals that a live run has ended, every table has the rows of a run after the fact."""
+    hourly, live = (
+        {k: v for k, v in contents(world.pipeline, root, MEASURED).items() if k[1] in world.lived}
+        for root in (world.parts, world.live)
+    )
+    for table, label in sorted(hourly.keys() | live.keys()):
+        one, other = hourly.get((table, label)), live.get((table, label))
+        if one != other:
+            yield f"{table} of {label}: {_size(one)} hourly, {_size(other)} live"
+            return
+
+
+def _size(rows: list[str] | None) -> str:
+    return "no partition" if rows is None else f"{len(rows)} rows"
+
+
 def history_is_exact_on_leaves(world: World) -> Iterator[str]:
     """Every tuple that entered is in one leaf, whose aggregates are exact; samples are of such tuples, each once."""
     for stream in world.pipeline.streams:
@@ -314,6 +331,7 @@ LAWS: tuple[Law, ...] = (
     no_query_is_silent_without_a_finding,
     misses_come_to_what_is_declared,
     repeated_is_identical,
+    live_is_hourly,
     history_is_exact_on_leaves,
     history_answers_are_honest,
     pages_are_made,

@@ -19,9 +19,14 @@ from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline
 from tidegate.engine.context import RunContext
 from tidegate.engine.session import start_session
+from tidegate.live.run import Live
 from tidegate.stages.check_quality import QualityError
 from tidegate.stages.run import STAGES, run
 from tidegate.store.intervals import Interval, intervals_between
+
+COMPUTING = [stage for stage in STAGES if stage not in ("check_quality", "publish")]
+LOOKS = 3
+"""A live run that has looked so often without coming any further waits for what will not land."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +39,20 @@ class Breach:
 
 @dataclass
 class World:
-    """A case after its run: two warehouses of the same files, the first written in one go, the second in parts."""
+    """A case after its run: warehouses of the same files, written in one go, in parts and by a live run.
+
+    ``lived``: labels of the intervals that the live run has ended; it waits for ever where files that must come do not.
+    """
 
     case: Case
     pipeline: Pipeline
     home: Path
     whole: Path
     parts: Path
+    live: Path
     seconds: dict[str, float] = field(default_factory=dict)
     log: io.StringIO = field(default_factory=io.StringIO)
+    lived: list[str] = field(default_factory=list)
     covered: list[bool] = field(default_factory=list)
     """Of the questions to history that were answered by an interval: whether it held the truth."""
 
@@ -97,7 +107,7 @@ def judge(case: Case, folder: Path, spark: Any) -> Verdict:
         return Verdict(case, [Breach("validate_accepts", str(error))], seconds, "", [])
     except Exception:
         return Verdict(case, [Breach("no_traceback", traceback.format_exc())], seconds, "", [])
-    world = World(case, pipeline, home, folder / "whole", folder / "parts", seconds, log)
+    world = World(case, pipeline, home, folder / "whole", folder / "parts", folder / "live", seconds, log)
     breaches = list(through(world, spark))
     if not breaches:
         for law in LAWS:
@@ -117,14 +127,15 @@ def through(world: World, spark: Any) -> Iterator[Breach]:
     intervals = intervals_between(pipeline, world.start, world.end)
     stages = [stage for stage in STAGES if stage != "publish" or case.publish]
     yield from stage_run(world, spark, world.whole, intervals, stages, "in one go")
-    computing = [stage for stage in STAGES if stage not in ("check_quality", "publish")]
     rest = list(intervals)
     for count in case.cuts:
-        yield from stage_run(world, spark, world.parts, rest[:count], computing, f"{count} intervals")
+        yield from stage_run(world, spark, world.parts, rest[:count], COMPUTING, f"{count} intervals")
         rest = rest[count:]
     for number in case.again:
         if number < len(intervals):
-            yield from stage_run(world, spark, world.parts, [intervals[number]], computing, f"interval {number} again")
+            yield from stage_run(world, spark, world.parts, [intervals[number]], COMPUTING, f"interval {number} again")
+    if case.live:
+        yield from live_run(world, spark, intervals)
 
 
 def stage_run(
@@ -146,6 +157,29 @@ def stage_run(
         yield Breach("no_refusal", f"{what}: {error}")
     except Exception:
         yield Breach("no_traceback", f"{what}: {traceback.format_exc()}")
+
+
+def live_run(world: World, spark: Any, intervals: Sequence[Interval]) -> Iterator[Breach]:
+    """A live run for which everything has landed; a breach if it ends with anything but success."""
+    context = RunContext(world.pipeline, world.live, output=world.log, beside=spark)
+    end_us = intervals[-1].end_us
+    try:
+        with (
+            timed(world.seconds, "live"),
+            contextlib.redirect_stdout(world.log),
+            context,
+            Live(context, intervals[0], end_us, COMPUTING, every_s=0.05, patience_s=0.0) as live,
+        ):
+            stood, looks = -1, 0
+            while not live.ended and looks < LOOKS:
+                live.intake.settle()
+                live.advance()
+                looks, stood = (0 if live.position.taken_us > stood else looks + 1), live.position.taken_us
+            world.lived += [i.label for i in intervals if i.end_us <= live.interval.start_us]
+    except UserError as error:
+        yield Breach("no_refusal", f"live: {error}")
+    except Exception:
+        yield Breach("no_traceback", f"live: {traceback.format_exc()}")
 
 
 @contextlib.contextmanager

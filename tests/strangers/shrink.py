@@ -37,6 +37,8 @@ def simpler(case: Case) -> Iterator[Case]:
     """The case with one thing less, the largest things first."""
     if case.publish:
         yield replace(case, publish=False)
+    if case.live:
+        yield replace(case, live=False)
     if case.again:
         yield replace(case, again=())
     if case.cuts:

@@ -56,7 +56,6 @@ class StreamSpec:
     scale_s: float  # of the lateness
     rows: int
     broken: list[str]
-    gzip: bool
     resolution: str
 
 
