@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import html.parser
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -104,31 +105,33 @@ def no_more_is_held_than_the_budget(world: World) -> Iterator[str]:
 
 
 def enough_memory_is_level_a(world: World) -> Iterator[str]:
-    """Every plan is of level A where M suffices for the highest rate that was declared or came in any tick.
+    """No query is ever supported below level A where M suffices for what truly came.
 
-    Weaker than the law that is wanted: level A wherever M suffices for what truly came. Today a plan holds a window's
-    full range at the rate that is estimated, and a declared rate or a burst that is too high asks for memory that is
-    never used; forecasting rates is a later issue's. So M counts as sufficient here if each stream could have its
-    highest rate, declared or seen, over its widest range and the longest slack at once.
+    It does if, at every tick, the tuples that came within the widest range and the longest slack fit together, each
+    counted as its stream's largest. Rates that are declared too high, and bursts, make plans, but refuse nothing. A
+    query whose DURATION begins later than the run is left out: what came before it may not have been held.
     """
     pipeline = world.pipeline
-    needed = 0.0
+    tick_s, needed = pipeline.tick_s, Counter[float]()
     rates = read_rows(world.tables, "stream_rates")
     for stream in pipeline.streams:
         own = [row for row in rates if row["stream"] == stream.name]
         ranges = [w.range_s for q in pipeline.queries for w in q.windows if w.stream == stream.name]
         if not ranges or not own:
             continue
-        rate = max(stream.rate, *(row["tuples"] / pipeline.tick_s for row in own))
-        # Until tuples have come, a plan reckons with tens of bytes a column.
-        size = max(100.0 + 24.0 * len(stream.columns), *(float(row["tuple_bytes"] or 0) for row in own))
-        needed += rate * size * (max(ranges) + pipeline.horizon_s + pipeline.tick_s)
-    if not 2 * needed < pipeline.memory_budget_bytes:
+        size = max(float(row["tuple_bytes"] or 0) for row in own)
+        ticks = math.ceil((max(ranges) + pipeline.horizon_s) / tick_s) + 2
+        for row in own:
+            for later in range(ticks if row["tuples"] else 0):
+                needed[row["tick"].timestamp() + later * tick_s] += row["tuples"] * size
+    most = max(needed.values(), default=0.0)
+    if most > pipeline.memory_budget_bytes:
         return
-    for row in read_rows(world.tables, "window_plan"):
-        if row["support_level"] != "A":
+    began = {q.id for q in pipeline.queries if q.active_from is None or q.active_from <= world.start}
+    for row in read_rows(world.tables, "query_plan"):
+        if row["query"] in began and row["support_level"] != "A":
             level, since = row["support_level"], row["effective_from"]
-            yield f"{row['stream']} from {since}: level {level} though {needed:.0f} bytes suffice"
+            yield f"{row['query']} from {since}: level {level} though {most:.0f} bytes suffice"
             return
 
 
