@@ -239,9 +239,6 @@ def same(mine: Any, sparks: Any, near: bool) -> bool:
 def test_random_expressions_have_sparks_values(spark, hostile):
     seed, count = int(os.environ.get("TIDEGATE_SEED", "1")), int(os.environ.get("TIDEGATE_EXPRESSIONS", "150"))
     table = rows(seed, 40, hostile)
-    # Hundreds of different expressions over forty rows: compiling each costs ten times what it saves.
-    spark.conf.set("spark.sql.codegen.wholeStage", "false")
-    spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     whole = spark.createDataFrame(table)
     made, kinds, compared = Expressions(seed + hostile), itertools.cycle(VALUES), 0
     nodes = {sql: checked(sql) for sql in (made.of(next(kinds), 3 - hostile) for _ in range(count))}
