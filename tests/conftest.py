@@ -10,6 +10,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import settings
+from tests.examples import examples
 from xdist.scheduler import LoadScopeScheduling
 
 if TYPE_CHECKING:
@@ -22,10 +24,17 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 if not hasattr(sys.modules["__main__"], "__file__"):
     sys.modules["__main__"].__file__ = __file__
 
+# A law that says nothing else; a busy machine is no fault of what it tries.
+settings.register_profile("tests", max_examples=examples(100), deadline=None)
+settings.load_profile("tests")
+
 # Run by whoever names them: `make test-research`, `make test-wheel`.
 APART = [Path(__file__).parent / name for name in ("research", "wheel")]
-# With several workers, these share what one of them makes: Airflow's DAGs, a published warehouse, a night of flights.
+# With several workers, these share what one of them makes: Airflow's DAGs, a published warehouse, a night of flights,
+# a shop before and after an hour's run.
 TOGETHER = {
+    "/attacks/test_attacks": "hour",
+    "/attacks/test_power_cut": "hour",
     "/dags/": "dags",
     "/dbt/": "dbt",
     "/quality/": "quality",

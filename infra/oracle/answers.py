@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +61,10 @@ def group_outputs(query: Query) -> list[str]:
     return [o.name for o in query.outputs if slots_of(o.expression) and slots_of(o.expression) <= slots]
 
 
-def slots_of(expression: str) -> set[str]:
-    """The slots (a0, g0 …) that an output's expression reads."""
-    return {column.name for column in sqlglot.parse_one(expression, read="spark").find_all(exp.Column)}
+@cache
+def slots_of(expression: str) -> frozenset[str]:
+    """The slots (a0, g0 …) that an output's expression reads; asked for every window, and parsed once."""
+    return frozenset(column.name for column in sqlglot.parse_one(expression, read="spark").find_all(exp.Column))
 
 
 def key_columns(query: Query) -> list[str]:
@@ -178,8 +180,8 @@ def brute_force(pipeline: Pipeline, query: Query, folder: Path, windows: Sequenc
     connection = connect()
     register(connection, query, windows)
     sql = top_k_sql(query, folder) if query.kind == "top_k" else aggregate_sql(query, folder)
-    found = arrow(connection, sql).to_pylist()
-    return sorted(found, key=lambda row: sort_key(row, value_columns(query)))
+    found, names = arrow(connection, sql).to_pylist(), value_columns(query)
+    return sorted(found, key=lambda row: sort_key(row, names))
 
 
 def expected_answers(pipeline: Pipeline, query: Query, folder: Path, start: datetime, end: datetime) -> list[Row]:
@@ -243,7 +245,8 @@ def accuracy_of(query: Query, answer: Sequence[Row], truth: Sequence[Row]) -> fl
 
 def errors(query: Query, given: dict[tuple, Row], true: dict[tuple, Row]) -> list[float]:
     """The relative error of every aggregate column of every group that both have."""
-    names = [o.name for o in query.outputs if o.name not in group_outputs(query)]
+    groups = group_outputs(query)
+    names = [o.name for o in query.outputs if o.name not in groups]
     return [relative_error(given[key][name], true[key][name]) for key in true if key in given for name in names]
 
 

@@ -27,7 +27,7 @@ from tidegate.store.intervals import intervals_between
 from tidegate.store.places import ObjectPath, place
 from tidegate.store.warehouse import Warehouse
 
-RANGE = "2026-01-05T08:00+00:00", "2026-01-05T14:00+00:00"
+RANGE = "2026-01-05T08:00+00:00", "2026-01-05T12:00+00:00"
 SPARK_HOME = Path(pyspark.__file__).parent
 PROJECT = Path(__file__).resolve().parents[2]
 MEASURED = ("started_at", "seconds", "peak_process_bytes")

@@ -1,4 +1,4 @@
-"""A warehouse of three intervals and its marts, published once for all tests."""
+"""A warehouse of three intervals and its marts, published for all tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from dbt.contracts.graph.manifest import Manifest
 from tests.dbt.parsing import parse
 from tests.dbt.sensors import Published, sensors
-from tests.dbt.warehouse_rows import fill_warehouse
+from tests.dbt.warehouse_rows import fill_warehouse, replace_rows, rows_of
 
 from tidegate.stages.dbt_project import render_project
 from tidegate.engine.context import RunContext
@@ -21,7 +21,10 @@ from tidegate.store.warehouse import Warehouse
 
 @pytest.fixture(scope="session")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Published]:
-    """Three intervals, published once. Tests that change something put it back, or use intervals of their own."""
+    """Three intervals, published; the middle one lost rows, and it and the last one were published again.
+
+    Tests that change something put it back.
+    """
     pipeline = sensors()
     start = datetime(2013, 2, 8, 10, tzinfo=UTC)
     intervals = intervals_between(pipeline, start, start.replace(hour=13))
@@ -30,6 +33,13 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Published]:
         fill_warehouse(context.warehouse, intervals)
         result = Published(context, intervals)
         result.publish()
+        result.first, result.page_written_ns = result.contents(), result.page.stat().st_mtime_ns
+        _, middle, last = intervals
+        schema = context.warehouse.schema("window_plan")
+        fewer = rows_of(pipeline, "window_plan", middle, schema)[:1]
+        for table, rows in {"accuracy": [], "answers_total": [], "window_plan": fewer}.items():
+            replace_rows(context.warehouse, table, middle, rows)
+        result.publish(middle, last)
         yield result
 
 

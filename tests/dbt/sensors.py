@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+
+from tests.live_files import live_files
 
 from tidegate.stages import publish
 from tidegate.declarations.models import (
@@ -26,10 +28,15 @@ from tidegate.store.intervals import Interval
 
 @dataclass
 class Published:
-    """A pipeline whose marts were published for all of its intervals."""
+    """A pipeline whose marts were published for all of its intervals, then again for two after one had lost rows.
+
+    ``first`` and ``page_written_ns``: what the marts held, and when the page was written, the first time.
+    """
 
     context: RunContext
     intervals: tuple[Interval, ...]
+    first: dict[str, bytes] = field(default_factory=dict)
+    page_written_ns: int = 0
 
     @property
     def home(self) -> Path:
@@ -38,6 +45,16 @@ class Published:
     @property
     def marts(self) -> Path:
         return self.context.warehouse.folder / "marts"
+
+    @property
+    def page(self) -> Path:
+        return self.context.warehouse.folder / "_docs" / "dbt" / "index.html"
+
+    def contents(self) -> dict[str, bytes]:
+        """Partition → bytes of its one file (whose name differs from run to run)."""
+        logs = sorted(self.marts.glob("*/_delta_log"))
+        files = [file for log in logs for own in live_files(log.parent).values() for file in own]
+        return {str(file.parent.relative_to(self.marts)): file.read_bytes() for file in files}
 
     def publish(self, *intervals: Interval) -> None:
         publish.run(self.context, intervals or self.intervals)

@@ -13,7 +13,8 @@ from tests.strangers.generator import generate
 from tests.strangers.machine import judge
 from tests.strangers.pool import Pool
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(1800)]
+# Their coverage is not measured: that would take twice as long, most of it in what judges them.
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.no_cover, pytest.mark.timeout(1800)]
 
 SEEDS = range(100, 112)
 REGRESSIONS = Path(__file__).with_name("regressions.txt")

@@ -86,6 +86,7 @@ def test_a_stage_says_a_short_line_and_logs_what_it_measured(tmp_path, capsys):
     assert "p: resample_history: done in " in last
 
 
+@pytest.mark.spark
 def test_java_does_not_warn_of_a_module_that_spark_asks_for():
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     configuration = str(PROJECT / "spark_apps" / "tidegate" / "engine" / "spark_conf")

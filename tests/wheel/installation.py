@@ -77,14 +77,23 @@ def build(folder: Path) -> Path:
 
 
 def install(wheel: Path, folder: Path, extras: str, *more: str) -> Installation:
-    """Install the wheel in the locked versions into a new environment, from the package registry that is configured."""
+    """Install the wheel in the locked versions into a new environment: from what uv has of them, else as configured.
+
+    `make setup` has fetched them. A registry would be asked for all of them again, and Spark built from its source.
+    """
     environment, work = folder / "environment", folder / "work"
     work.mkdir()
-    for words in (
-        ["venv", "--python", sys.executable, environment],
-        ["pip", "install", "--python", environment / "bin" / "python", "--constraint", PROJECT / "requirements.lock",
-         f"tidegate{extras} @ {wheel.as_uri()}", *more],
-    ):  # fmt: skip
-        done = subprocess.run([UV, "--quiet", *words], cwd=folder, capture_output=True, text=True, check=False)
+    wanted = ["--constraint", PROJECT / "requirements.lock", f"tidegate{extras} @ {wheel.as_uri()}", *more]
+
+    def uv(*words: str | Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([UV, "--quiet", *words], cwd=folder, capture_output=True, text=True, check=False)
+
+    def pip(*options: str) -> subprocess.CompletedProcess[str]:
+        return uv("pip", "install", *options, "--python", environment / "bin" / "python", *wanted)
+
+    made = uv("venv", "--python", sys.executable, environment)
+    assert made.returncode == 0, made.stderr
+    if pip("--offline").returncode != 0:
+        done = pip()
         assert done.returncode == 0, done.stderr
     return Installation(environment, work)
