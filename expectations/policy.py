@@ -77,6 +77,7 @@ SEVERITIES: Mapping[str, Severity] = MappingProxyType(
         "plan_oracle_within_horizon": "critical",
         "plan_coverage_in_range": "critical",
         "plan_expects_target": "info",
+        "plan_wait_fits": "warning",
         # history: leaves and their samples.
         "history_values_known": "critical",
         "history_grain_unique": "critical",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from expectations.policy import Policy
 from expectations.suites.suite import Rules, Suite
 from expectations.tables import SUBJECT, Case, instants, joined, nulls, shaped
 from tidegate.declarations.models import Pipeline
+from tidegate.declarations.units import show_bytes
 
 _FRAME = pa.schema(
     [
@@ -27,6 +29,7 @@ _FRAME = pa.schema(
         ("oracle_slack_s", pa.float64()),
         ("accuracy_expected", pa.float64()),
         ("accuracy_target", pa.float64()),
+        ("wait_bytes", pa.float64()),
         ("coverage", pa.float64()),
     ]
 )
@@ -121,17 +124,28 @@ def _slack_plan(case: Case) -> pa.Table:
         {
             "table": "slack_plan",
             "query": rows["query"],
-            "subject": _grain(rows, ["query"]),
+            "subject": pa.array(list(map(_wait, rows.to_pylist(), _grain(rows, ["query"]).to_pylist())), pa.string()),
             "grain": _grain(rows, ["query"]),
             "nulls": nulls(rows, ["query", "effective_from", "slack_s", "windows", "method"]),
             "slack_s": rows["slack_s"],
             "oracle_slack_s": rows["oracle_slack_s"],
             "accuracy_expected": rows["accuracy_expected"],
             "accuracy_target": rows["accuracy_target"],
+            "wait_bytes": pc.if_else(pc.equal(rows["method"], "memory"), rows["bytes_needed"], None),
         },
         _FRAME,
         rows.num_rows,
     )
+
+
+def _wait(row: dict[str, Any], subject: str) -> str:
+    """What a plan is about; of a K that memory limits, also what the promise would need."""
+    if row["method"] != "memory":
+        return subject
+    least, given = (f"{row[name] / 3600:.4g} h" for name in ("slack_needed_s", "slack_s"))
+    needed = show_bytes(math.ceil(row["bytes_needed"]))
+    expected = "" if row["accuracy_expected"] is None else f", {row['accuracy_expected'] * 100:.1f} % expected"
+    return f"{subject}: its promise asks for a wait of {least} and {needed} of memory; it waits {given}{expected}"
 
 
 def _error_width_plan(case: Case) -> pa.Table:
@@ -170,6 +184,8 @@ def expectations(gxe: Any, pipeline: Pipeline, policy: Policy) -> list[Any]:
     rules.between("plan_coverage_in_range", "coverage lies in [0, 1]", "coverage", 0, 1)
     says = "K is expected to meet its accuracy target"
     rules.pair("plan_expects_target", says, "accuracy_expected", "accuracy_target", measured="accuracy_expected")
+    says = "memory holds what arrives while K is waited for, so that K is what the promise asks for"
+    rules.at_most("plan_wait_fits", says, "wait_bytes", budget)
     return rules.made
 
 

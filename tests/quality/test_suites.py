@@ -333,6 +333,14 @@ DEFECTS = [
         measured=4200,
     ),
     Defect("coverage above 1", "plan_coverage_in_range", "error_width_plan", first(coverage=1.2), measured=1.2),
+    Defect(
+        "memory limits K",
+        "plan_wait_fits",
+        "slack_plan",
+        first(method="memory", bytes_needed=1e12, slack_needed_s=7200.0),
+        "warning",
+        "total",
+    ),
     Defect("K not expected to do", "plan_expects_target", "slack_plan", first(accuracy_expected=0.5), "info", "total"),
     # history
     Defect("a leaf without end", "history_values_known", "history_leaves", first(leaf_end=None)),

@@ -3,5 +3,6 @@ select
     `window_end`,
     `event_id`,
     `slack_s`,
+    `share`,
     `interval`
 from {{ source('warehouse', 'needed_slack') }}

@@ -7,5 +7,8 @@ select
     `oracle_slack_s`,
     `windows`,
     `method`,
+    `slack_needed_s`,
+    `bytes_needed`,
+    `accuracy_by_share`,
     `interval`
 from {{ source('warehouse', 'slack_plan') }}

@@ -117,12 +117,16 @@ _COMMON: dict[str, list[tuple[str, pa.DataType]]] = {
         ("oracle_slack_s", pa.float64()),
         ("windows", pa.int64()),
         ("method", pa.string()),
+        ("slack_needed_s", pa.float64()),
+        ("bytes_needed", pa.float64()),
+        ("accuracy_by_share", WIDTHS),
     ],
     "needed_slack": [
         ("query", pa.string()),
         ("window_end", TIMESTAMP),
         ("event_id", pa.string()),
         ("slack_s", pa.float64()),
+        ("share", pa.float64()),
     ],
     "error_width_plan": [
         ("query", pa.string()),
@@ -188,15 +192,18 @@ _COMMON: dict[str, list[tuple[str, pa.DataType]]] = {
     ],
 }
 
+_LATER = {"slack_plan": ("slack_needed_s", "bytes_needed", "accuracy_by_share"), "needed_slack": ("share",)}
+"""Columns that files of older versions lack: NULL there, as everywhere where nothing is known."""
+
 
 def common_schema(table: str) -> pa.Schema:
     """The Arrow schema of a table that is alike in all pipelines; KeyError for any other."""
     return pa.schema(_COMMON[table])
 
 
-def is_common(table: str) -> bool:
-    """Whether a table is alike in all pipelines: no declaration changes its columns."""
-    return table in _COMMON
+def required_columns(table: str) -> frozenset[str]:
+    """What every file of a table must have: of one that is alike in all pipelines, whatever no version has added."""
+    return frozenset(name for name, _ in _COMMON.get(table, ())) - frozenset(_LATER.get(table, ()))
 
 
 def schema(pipeline: Pipeline, table: str) -> pa.Schema:
@@ -260,6 +267,7 @@ def _answers_schema(query: Query) -> pa.Schema:
             ("coverage", pa.float64()),
             ("support_level", pa.string()),
             ("slack_s", pa.float64()),
+            ("accuracy_expected", pa.float64()),
         ]
     )
 

@@ -374,7 +374,7 @@ class Live:
         given = plans.emissions(query, slacks, self.position.answered_us, self.position.taken_us)
         if len(given.emit_us) == 0:
             return 0, wanted.empty_table()
-        windows = windows_of(query, plans, given)
+        windows = windows_of(query, plans, slacks, given)
         asked = question(self.here, query, windows.schedule, windows.coverage)
         rows = described(Answering(asked).table(), windows.as_arrow(self.context.pipeline))
         return len(given.emit_us), in_order(rows.select(wanted.names).cast(wanted), sort_columns(query))

@@ -29,6 +29,7 @@ class Windows:
     ranges_s: Mapping[str, float]
     support_level: np.ndarray
     slack_us: Int64s
+    accuracy_expected: np.ndarray
 
     def as_arrow(self, pipeline: Pipeline) -> pa.Table:
         """A row a window: window_index, interval (of the emission) and the answer's own columns."""
@@ -46,6 +47,7 @@ class Windows:
                 "coverage": self.coverage,
                 "support_level": pa.array(self.support_level.tolist(), pa.string()),
                 "slack_s": self.slack_us / 1e6,
+                "accuracy_expected": pa.array(self.accuracy_expected, from_pandas=True),
             }
         )
 
@@ -57,10 +59,10 @@ def emitted_windows(
     given = plans.emissions(query, slacks, intervals[0].start_us, intervals[-1].end_us)
     if len(given.emit_us) == 0:
         return None
-    return windows_of(query, plans, given)
+    return windows_of(query, plans, slacks, given)
 
 
-def windows_of(query: Query, plans: PlanHistory, given: Emissions) -> Windows:
+def windows_of(query: Query, plans: PlanHistory, slacks: SlackHistory, given: Emissions) -> Windows:
     """What each of the answers holds, and what it says of itself."""
     held_from_us = {stream: plans.held_from_us(stream, given.emit_us) for stream in query.streams}
     ranges_us = {w.alias: round(w.range_s * 1e6) for w in query.windows}
@@ -69,6 +71,8 @@ def windows_of(query: Query, plans: PlanHistory, given: Emissions) -> Windows:
     schedule = Schedule.from_ticks(given.window_end_us, slack_us, ranges_us, lower_us)
     widths_us = {alias: schedule.width_us(alias) for alias in ranges_us}
     coverage = np.ones(len(schedule))
+    # All windows of a query are taken to be narrowed alike, as they were when the map was learnt.
+    share = np.min([widths_us[alias] / range_us for alias, range_us in ranges_us.items()], axis=0)
     for alias, range_us in ranges_us.items():
         coverage = coverage * (widths_us[alias] / range_us)
     return Windows(
@@ -78,6 +82,7 @@ def windows_of(query: Query, plans: PlanHistory, given: Emissions) -> Windows:
         {w.alias: float(w.range_s) for w in query.windows},
         plans.support_level(query, given, held_from_us),
         slack_us,
+        slacks.accuracy_expected(query, given.window_end_us, share),
     )
 
 

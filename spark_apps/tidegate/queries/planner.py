@@ -106,7 +106,7 @@ def plan(context: RunContext, stage: StageRun, intervals: Sequence[Interval]) ->
             state = ControllerState.initial(spec) if saved is None else ControllerState.from_arrow(saved, spec)
         arrived = warehouse.read_state(ARRIVALS, interval.label)
         assert arrived is not None, interval.label
-        advanced = advance_counts(spec, state, interval.start_us, interval.end_us, _by_stream(pipeline, arrived))
+        advanced = advance_counts(spec, state, interval.start_us, interval.end_us, by_stream(pipeline, arrived))
         state = advanced.state
         rates, rows = rates_table(advanced.rates), query_plan_table(advanced.query_plans)
         query_plans |= {row["query"]: row for row in rows.to_pylist()}
@@ -130,7 +130,8 @@ def controller_spec(
     )
 
 
-def _by_stream(pipeline: Pipeline, arrived: pa.Table) -> Mapping[str, Arrivals]:
+def by_stream(pipeline: Pipeline, arrived: pa.Table) -> Mapping[str, Arrivals]:
+    """Stream → what arrived on it, of rows of ``ARRIVALS_SCHEMA``; streams without any are missing."""
     streams = np.array(arrived.column("stream").to_pylist(), dtype=object)
     slot, pane, tuples, size = (arrived.column(name).to_numpy() for name in ARRIVALS_SCHEMA.names[1:])
     return {

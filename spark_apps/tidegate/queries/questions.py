@@ -49,8 +49,8 @@ class Answering:
     """A question's answers, part by part: tables of whole windows, in the order in which they are emitted.
 
     Columns: ``_window_index`` and the query's outputs, which may bear any name that begins with a letter; for top-k
-    also ``rank``, ``_event_id`` and ``_arrival_us``. Windows of an aggregate without GROUP BY have a row each, also if
-    they hold nothing.
+    also ``rank``, ``_event_id``, ``_event_us`` and ``_arrival_us``. Windows of an aggregate without GROUP BY have a
+    row each, also if they hold nothing.
 
     ``windows``: [first, last) of those that the part taken last answers; some may have no rows. ``failed``: int64[n],
     how many rows of each window there were on which an output or HAVING failed. ``peak_state_bytes``: what the operator
@@ -235,7 +235,8 @@ def _top_k_columns(query: Query) -> list[tuple[str, str]]:
     """Of the operator's columns, those that answers have, and by which names."""
     keys = ["rank", *([] if "event_id" in {o.name for o in query.outputs} else ["event_id"])]
     outputs = [(f"p{i}", o.name) for i, o in enumerate(query.outputs)]
-    return [*((key, key) for key in keys), ("event_id", "_event_id"), ("arrival_us", "_arrival_us"), *outputs]
+    own = [(name, f"_{name}") for name in ("event_id", "event_us", "arrival_us")]
+    return [*((key, key) for key in keys), *own, *outputs]
 
 
 def top_k_spec(query: Query, pane_us: int) -> top_k.Spec:

@@ -9,6 +9,7 @@ import numpy as np
 
 from tidegate.declarations.models import Pipeline, Query, to_us
 from tidegate.engine.context import RunContext, previous_label
+from tidegate.operators.accuracy import expected_accuracy
 from tidegate.operators.schedule import Int64s
 from tidegate.store.intervals import Interval, interval_holding
 from tidegate.store.warehouse import Warehouse
@@ -16,10 +17,11 @@ from tidegate.store.warehouse import Warehouse
 
 @dataclass(frozen=True)
 class SlackHistory:
-    """Query → K over time."""
+    """Query → K over time; ``expected``: for each of these K, share of the ranges held → accuracy, None if unknown."""
 
     pipeline: Pipeline
     steps: dict[str, tuple[Int64s, Int64s]]
+    expected: dict[str, list[dict[float, float] | None]]
 
     @classmethod
     def load(cls, warehouse: Warehouse, intervals: Sequence[Interval]) -> SlackHistory:
@@ -34,16 +36,16 @@ class SlackHistory:
         known = [label for label in warehouse.labels("slack_plan") if label < intervals[-1].label]
         before = [label for label in known if label < oldest][-1:]
         rows = warehouse.read_arrow("slack_plan", [*before, *(x for x in known if x >= oldest)]).to_pylist()
-        steps = {}
+        steps, expected = {}, {}
         for query in pipeline.queries:
-            own = sorted(
-                (to_us(r["effective_from"]), round(r["slack_s"] * 1e6)) for r in rows if r["query"] == query.id
-            )
+            own = sorted((r for r in rows if r["query"] == query.id), key=lambda r: r["effective_from"])
             steps[query.id] = (
-                np.array([at for at, _ in own], dtype=np.int64),
-                np.array([slack for _, slack in own], dtype=np.int64),
+                np.array([to_us(r["effective_from"]) for r in own], dtype=np.int64),
+                np.array([round(r["slack_s"] * 1e6) for r in own], dtype=np.int64),
             )
-        return cls(pipeline, steps)
+            maps = [r["accuracy_by_share"] for r in own]
+            expected[query.id] = [None if m is None else {float(share): v for share, v in m} for m in maps]
+        return cls(pipeline, steps, expected)
 
     def slack_us(self, query: Query, window_end_us: Int64s) -> Int64s:
         """K of each window, microseconds: the newest plan's, before any the declared initial slack.
@@ -54,6 +56,20 @@ class SlackHistory:
         index = np.searchsorted(at_us, window_end_us, side="right") - 1
         known = np.append(slack_us, self._initial_us(query))
         return known[np.where(index >= 0, index, len(slack_us))]
+
+    def accuracy_expected(self, query: Query, window_end_us: Int64s, share: np.ndarray) -> np.ndarray:
+        """float64[n]: the hit rate, or the chance to be within ERROR, of answers over these shares of their ranges.
+
+        By the newest plan at each window's end; NaN while nothing is known, or promised.
+        """
+        maps = self.expected[query.id]
+        index = np.searchsorted(self.steps[query.id][0], window_end_us, side="right") - 1
+        found = np.full(len(window_end_us), np.nan)
+        for step in np.unique(index[index >= 0]).tolist():
+            known = maps[step]
+            if known is not None:
+                found[index == step] = expected_accuracy(known, share[index == step])
+        return found
 
     def pending_s(self, query: Query, at_us: int) -> float:
         """The longest K that matters from an instant on: the one in effect, and those of windows still waited for.

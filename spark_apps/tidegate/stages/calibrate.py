@@ -40,7 +40,16 @@ from tidegate.queries.slices import ROWS_OF_A_SLICE, PartFile, Staged, cuts, que
 from tidegate.stages.calibrate_misses import put_misses
 from tidegate.stages.calibrate_promises import judge_promises
 from tidegate.stages.calibrate_slacks import NEEDED_ORDER, plan_slacks
-from tidegate.stages.calibrate_widths import candidate_errors, judged_columns, learn_widths, whole_windows
+from tidegate.stages.calibrate_widths import (
+    Measuring,
+    candidate_errors,
+    coarse_shares,
+    judged_columns,
+    learn_widths,
+    over_shares,
+    sampled_windows,
+    whole_windows,
+)
 from tidegate.stages.launcher import launch
 from tidegate.store import parquet
 from tidegate.store.cut import read_file
@@ -103,12 +112,14 @@ class Learning:
     """Windows of a query that became final, and where their truth goes.
 
     ``true``: the whole windows at the horizon. ``asked``: with ERROR, each window at every slack of the grid, the last
-    of which is the horizon. ``files``: interval → the file for the truth of the windows that became final in it.
+    of which is the horizon. ``narrowed``: with ERROR, some of the windows over shares of their ranges, at the horizon.
+    ``files``: interval → the file for the truth of the windows that became final in it.
     """
 
     pipeline: Pipeline
     true: Question
     asked: Question | None
+    narrowed: Measuring | None
     ends_us: Int64s
     grid_s: np.ndarray
     files: Mapping[str, str]
@@ -146,8 +157,10 @@ def _learn_queries(
             own = ends_us[first:last]
             true = question(context, query, _on_grid(query, own, grid_s[-1:]))
             asked = question(context, query, _on_grid(query, own, grid_s)) if query.error is not None else None
+            narrowed = _narrowed(context, query, own) if query.error is not None else None
             where = table.files(number, labels_holding(pipeline, own + horizon_us))
-            parts.append(Learning(pipeline, true, asked, own, grid_s, where, warehouse.schema(table.table), schema))
+            truth = warehouse.schema(table.table)
+            parts.append(Learning(pipeline, true, asked, narrowed, own, grid_s, where, truth, schema))
     rows = sum(files.rows() * len(part.grid_s) for part in parts for files in part.true.files.values())
     done = context.run_slices(learnt, parts, rows)
     for query in pipeline.queries:
@@ -156,6 +169,15 @@ def _learn_queries(
             stage.record(interval, query.id, rows_out=written, peak_state_bytes=0)
         context.progress(f"calibrate: {query.id}: truth known")
     return pa.concat_tables([schema.empty_table(), *(found.needed for found in done)])
+
+
+def _narrowed(context: RunContext, query: Query, ends_us: Int64s) -> Measuring | None:
+    """The windows that are evidence of widths, over shares of their ranges, when all is known."""
+    shares, sampled = coarse_shares(context.pipeline, query), ends_us[sampled_windows(query, ends_us)]
+    if len(sampled) == 0 or len(shares) == 0:
+        return None
+    horizon_us = np.full(len(sampled), context.pipeline.horizon_s * 1_000_000)
+    return over_shares(context, query, sampled, horizon_us, shares)
 
 
 def _on_grid(query: Query, ends_us: Int64s, grid_s: np.ndarray) -> Schedule:
@@ -185,13 +207,16 @@ def learnt(part: Slice) -> Learnt:
             counts[label] = written.close()
     needed = own.needed.empty_table()
     if query.kind == "top_k":
-        slack_s = needed_slack(truth.column("_arrival_us").to_numpy(), instants_us(truth.column("window_end")))
+        end_us = instants_us(truth.column("window_end"))
+        slack_s = needed_slack(truth.column("_arrival_us").to_numpy(), end_us)
+        range_us = max(w.range_s for w in query.windows) * 1e6
         needed = pa.table(
             {
                 "query": pa.repeat(query.id, truth.num_rows),
                 "window_end": truth.column("window_end"),
                 "event_id": truth.column("_event_id"),
                 "slack_s": slack_s,
+                "share": (end_us - truth.column("_event_us").to_numpy()) / range_us,
                 "interval": truth.column("interval"),
             }
         )
@@ -206,10 +231,24 @@ def learnt(part: Slice) -> Learnt:
                 "window_end": _instants(own.ends_us),
                 "event_id": pa.nulls(len(own.ends_us), pa.string()),
                 "slack_s": needed_slack_on_grid(errors, own.grid_s, query.error),
+                "share": _needed_shares(own, known),
                 "interval": labels_holding(pipeline, own.ends_us + horizon_us),
             }
         )
     return Learnt(counts, needed.cast(own.needed))
+
+
+def _needed_shares(own: Learning, known: pa.Table) -> pa.Array:
+    """Of each window the least share of its ranges from which on it is within its ERROR; NULL if not measured."""
+    assert own.true.query.error is not None
+    share = np.full(len(own.ends_us), np.nan)
+    of = own.narrowed
+    if of is not None:
+        errors = candidate_errors(of.asked, of.column, known, of.ends_us, len(of.shares))
+        # Over the whole range nothing is missing.
+        errors, shares = np.column_stack([errors, np.zeros(len(errors))]), np.append(of.shares, 1.0)
+        share[np.searchsorted(own.ends_us, of.ends_us)] = needed_slack_on_grid(errors, shares, own.true.query.error)
+    return pa.array(share, from_pandas=True)
 
 
 def _truth_order(query: Query) -> list[tuple[str, str]]:
@@ -233,7 +272,7 @@ def judge(context: RunContext, intervals: Sequence[Interval]) -> None:
         values = _judged(context, stage, given, intervals)
         rows: list[dict[str, Any]] = []
         for query in pipeline.queries:
-            rows += _accuracy_rows(pipeline, query, plans, *values[query.id])
+            rows += _accuracy_rows(pipeline, query, plans, slacks, *values[query.id])
             context.progress(f"calibrate: {query.id}: {len(values[query.id][1])} windows judged")
         table = pa.Table.from_pylist(
             rows, schema=warehouse.schema("accuracy").append(pa.field("interval", pa.string()))
@@ -338,14 +377,19 @@ def _between(files: Sequence[str], schema: pa.Schema, ends_us: Int64s) -> pa.Tab
 
 
 def _accuracy_rows(
-    pipeline: Pipeline, query: Query, plans: PlanHistory, given: Emissions, values: np.ndarray
+    pipeline: Pipeline,
+    query: Query,
+    plans: PlanHistory,
+    slacks: SlackHistory,
+    given: Emissions,
+    values: np.ndarray,
 ) -> list[dict[str, Any]]:
     if not len(values):
         return []
     ends_us, slack_us = given.window_end_us, given.emit_us - given.window_end_us
     terms = terms_of(pipeline, query)
     kept = None if terms is None else within(terms, values)
-    widths = windows_of(query, plans, given).widths_s
+    widths = windows_of(query, plans, slacks, given).widths_s
     learnt_in = labels_holding(pipeline, ends_us + pipeline.horizon_s * 1_000_000)
     rows = []
     for i, end in enumerate(_instants(ends_us).to_pylist()):

@@ -1,7 +1,8 @@
 """Calibrate: the slack K of every query with a promise, in effect from each interval's end.
 
 From what past winners and windows would have needed (``needed_slack``), and from how late the tuples are that have
-arrived (a sample, carried from interval to interval). The decision is ``operators.accuracy.promise``'s.
+arrived (a sample, carried from interval to interval). The decision is ``operators.accuracy.promise``'s; where memory
+cannot hold what it asks for, ``operators.window_sizing.waits``' (:mod:`tidegate.stages.calibrate_waits`).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from tidegate.operators.accuracy import (
 from tidegate.operators.accuracy.promise import STATE_SCHEMA
 from tidegate.operators.schedule import Int64s, instants_us
 from tidegate.queries.scan import EventFiles
+from tidegate.stages.calibrate_waits import footprints_at_end, support_of, within_memory
 from tidegate.store.intervals import Interval, interval_holding
 from tidegate.store.warehouse import Warehouse
 
@@ -59,11 +61,12 @@ def plan_slacks(context: RunContext, stage: StageRun, intervals: Sequence[Interv
     promises = {q.id: promise_of(pipeline, q) for q in promised}
     states = {query_id: _restored(kept, query_id, promise) for query_id, promise in promises.items()}
     horizon_us = pipeline.horizon_s * 1_000_000
+    footprints = footprints_at_end(context, stage, intervals, before) if promised else {}
     needed = _needed(pipeline, warehouse, intervals, fresh, promises)
     for interval in intervals:
         final_us = interval.end_us - horizon_us
         units_s = _units_s({q.id: _asked_of_laws(q, promises[q.id]) for q in promised}, samples[interval])
-        rows = []
+        rows, supports = [], {}
         for query in promised:
             promise = promises[query.id]
             newest = needed[query.id].between(final_us - _evidence_us(pipeline, promise), final_us)
@@ -78,6 +81,7 @@ def plan_slacks(context: RunContext, stage: StageRun, intervals: Sequence[Interv
                 recent_s,
             )
             states[query.id] = state
+            supports[query.id] = support_of(query, newest)
             now = newest.between(interval.start_us - horizon_us, final_us)
             rows.append(
                 {
@@ -91,6 +95,7 @@ def plan_slacks(context: RunContext, stage: StageRun, intervals: Sequence[Interv
                     "method": choice.method,
                 }
             )
+        rows = within_memory(pipeline, interval, rows, supports, footprints.get(interval, {}))
         stage.commit.put_arrow(
             "slack_plan", interval, pa.Table.from_pylist(rows, schema=warehouse.schema("slack_plan"))
         )
@@ -131,11 +136,12 @@ def _needed(
     pool = pa.concat_tables([warehouse.read_arrow("needed_slack", earlier), fresh]).sort_by(NEEDED_ORDER)
     queries = np.array(pool.column("query").to_pylist(), dtype=object)
     ends_us = instants_us(pool.column("window_end"))
-    slack_s = pool.column("slack_s").to_numpy()
+    slack_s, share = pool.column("slack_s").to_numpy(), pool.column("share").to_numpy()
     found = {}
     for query_id in promises:
         own = queries == query_id
-        found[query_id] = Needed(ends_us[own], slack_s[own], _weights(pipeline.query(query_id), ends_us[own]))
+        weight = _weights(pipeline.query(query_id), ends_us[own])
+        found[query_id] = Needed(ends_us[own], slack_s[own], weight, share[own])
     return found
 
 

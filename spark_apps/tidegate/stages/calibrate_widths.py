@@ -20,6 +20,7 @@ from tidegate.declarations.tables import TIMESTAMP
 from tidegate.engine import Slice
 from tidegate.engine.context import RunContext, StageRun
 from tidegate.operators.accuracy import (
+    SHARES,
     ShareChoice,
     choose_share,
     evidence_s,
@@ -58,8 +59,7 @@ def learn_widths(
 
     parts: list[Measuring] = []
     for query in promised:
-        stride = sample_stride(_range_s(query), query.every_s)
-        sampled = ends_us[query.id] // round(query.every_s * 1e6) % stride == 0
+        sampled = sampled_windows(query, ends_us[query.id])
         parts += _to_measure(context, query, ends_us[query.id][sampled], slack_us[query.id][sampled])
     rows_read = sum(files.rows() for part in parts for files in part.asked.files.values())
     schema = warehouse.schema("width_errors").append(pa.field("interval", pa.string()))
@@ -85,6 +85,20 @@ def judged_columns(query: Query) -> tuple[list[str], list[str]]:
     slots = {g.slot for g in query.group_by}
     groups = [o.name for o in query.outputs if o.expression.strip("`") in slots]
     return groups, [o.name for o in query.outputs if o.name not in groups]
+
+
+def sampled_windows(query: Query, ends_us: Int64s) -> np.ndarray:
+    """Which of the windows are evidence of widths."""
+    stride = sample_stride(_range_s(query), query.every_s)
+    sampled: np.ndarray = ends_us // round(query.every_s * 1e6) % stride == 0
+    return sampled
+
+
+def coarse_shares(pipeline: Pipeline, query: Query) -> Float64s:
+    """The shares of the ranges below all of it at which the map of slack and width is told, in whole ticks."""
+    ticks = round(_range_s(query) / pipeline.tick_s)
+    held = np.unique(np.ceil(np.array(SHARES[1:]) * ticks - 1e-9).astype(np.int64))
+    return held[held < ticks] / ticks
 
 
 def _range_s(query: Query) -> float:
@@ -129,15 +143,17 @@ def _to_measure(context: RunContext, query: Query, ends_us: Int64s, slack_us: In
     """The windows, cut into slices."""
     if len(ends_us) == 0:
         return []
-    whole = _over_shares(context, query, ends_us, slack_us)
+    shares = _shares(context.pipeline, query)
+    whole = over_shares(context, query, ends_us, slack_us, shares)
     bounds = cuts(whole.asked, len(ends_us), context.most_slices, len(whole.shares))
     if len(bounds) == 1:
         return [whole]
-    return [_over_shares(context, query, ends_us[first:last], slack_us[first:last]) for first, last in bounds]
+    return [over_shares(context, query, ends_us[a:b], slack_us[a:b], shares) for a, b in bounds]
 
 
-def _over_shares(context: RunContext, query: Query, ends_us: Int64s, slack_us: Int64s) -> Measuring:
-    pipeline, shares = context.pipeline, _shares(context.pipeline, query)
+def over_shares(context: RunContext, query: Query, ends_us: Int64s, slack_us: Int64s, shares: Float64s) -> Measuring:
+    """The windows asked for over every one of these shares of their ranges, ascending, after waiting so long."""
+    pipeline = context.pipeline
     horizon_us = pipeline.horizon_s * 1_000_000
     # A schedule answers a window once at an instant, so each share is answered a microsecond after the larger one: a
     # tuple that arrives within those few microseconds may count for it already.

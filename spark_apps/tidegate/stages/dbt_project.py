@@ -41,6 +41,7 @@ _SHARED = {
     "coverage",
     "support_level",
     "slack_s",
+    "accuracy_expected",
     "event_id",
     "event_time",
     "arrival_time",

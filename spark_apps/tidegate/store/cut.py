@@ -8,7 +8,7 @@ be recovered before reading, and a writer that dies leaves nothing behind but fi
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -81,10 +81,10 @@ def _grouped(table: str, files: tuple[LiveFile, ...]) -> dict[Key, list[LiveFile
     return groups
 
 
-def read_file(path: str | Place, wanted: pa.Schema, strict: bool = False) -> pa.Table:
-    """A data file's rows as ``wanted``: a column that was declared after it was written is NULL, unless ``strict``.
+def read_file(path: str | Place, wanted: pa.Schema, required: Collection[str] = ()) -> pa.Table:
+    """A data file's rows as ``wanted``: a column that was declared after it was written is NULL.
 
-    UserError if the file cannot be read, or lacks a column that it must have.
+    UserError if the file cannot be read, or lacks one of the columns ``required``.
     """
     try:
         file = parquet.opened(path)
@@ -102,10 +102,11 @@ def read_file(path: str | Place, wanted: pa.Schema, strict: bool = False) -> pa.
             f"{path} is damaged ({str(error).splitlines()[0][:200]}): run that interval's stage again"
         ) from None
     absent = [name for name in wanted.names if name not in there]
-    if absent and strict:
+    missing = [name for name in absent if name in required]
+    if missing:
         raise UserError(
-            f"{path} lacks the column{'s' if len(absent) > 1 else ''} {', '.join(absent)}: another version of Tidegate "
-            "wrote it; run that interval's stage again"
+            f"{path} lacks the column{'s' if len(missing) > 1 else ''} {', '.join(missing)}: another version of "
+            "Tidegate wrote it; run that interval's stage again"
         )
     if absent:
         given = [rows.column(f.name) if f.name in there else pa.nulls(rows.num_rows, f.type) for f in wanted]

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline
-from tidegate.declarations.tables import is_common, schema, tables
+from tidegate.declarations.tables import required_columns, schema, tables
 from tidegate.store import parquet
 from tidegate.store.commit import STATE, Commit
 from tidegate.store.commits import Commits
@@ -119,7 +119,7 @@ class Warehouse:
         if columns is not None:
             wanted = pa.schema([wanted.field(c) for c in columns])
         parts = [
-            _labelled(read_file(path, wanted, strict=is_common(table)), label)
+            _labelled(read_file(path, wanted, required_columns(table)), label)
             for label in (self.labels(table) if labels is None else labels)
             for path in self.files(table, [label])
         ]

@@ -24,10 +24,12 @@ from tidegate.operators.accuracy.slack import (
     needed_slack_on_grid,
     oracle_slack,
 )
+from tidegate.operators.accuracy.support import SHARES, Support, expected_accuracy
 
 __all__ = [
     "MISS_RATE",
     "SAMPLE_TUPLES",
+    "SHARES",
     "Choice",
     "DelayLaw",
     "Needed",
@@ -35,12 +37,14 @@ __all__ = [
     "PromiseState",
     "ShareChoice",
     "SlackChoice",
+    "Support",
     "Tally",
     "accuracy_at",
     "choose_share",
     "choose_slack",
     "error_bounds",
     "evidence_s",
+    "expected_accuracy",
     "hit_rate",
     "judge",
     "least_evidence",

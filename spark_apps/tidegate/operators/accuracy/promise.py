@@ -79,17 +79,20 @@ class Promise:
 class Needed:
     """Needed slacks of true winners, or windows, by window end.
 
-    ``end_us`` int64[n], ascending; ``slack_s`` float64[n]; ``weight`` float64[n]: 1/|truth of the window|.
+    ``end_us`` int64[n], ascending; ``slack_s`` float64[n]; ``weight`` float64[n]: 1/|truth of the window|. ``share``
+    float64[n]: of the range, the least that had to be held (NaN: not measured).
     """
 
     end_us: Int64s
     slack_s: Float64s
     weight: Float64s
+    share: Float64s | None = None
 
     def between(self, start_us: int, end_us: int) -> Needed:
         """Those of windows with an end in [start, end)."""
         own = slice(*np.searchsorted(self.end_us, [start_us, end_us]))
-        return Needed(self.end_us[own], self.slack_s[own], self.weight[own])
+        share = None if self.share is None else self.share[own]
+        return Needed(self.end_us[own], self.slack_s[own], self.weight[own], share)
 
     @property
     def windows(self) -> int:

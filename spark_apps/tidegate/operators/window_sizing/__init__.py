@@ -8,6 +8,7 @@ sliding windows", Journal of Software 15(12), 2004).
 from tidegate.operators.window_sizing.bounds import NOT_YET_US, UNBOUNDED_US, EffectiveBounds
 from tidegate.operators.window_sizing.c_support import MOST_WINDOWS, Method, TooManyWindowsError
 from tidegate.operators.window_sizing.controller import Advanced, advance, advance_counts
+from tidegate.operators.window_sizing.footprint import FOOTPRINT_SCHEMA, Footprint, FootprintSpec, observed
 from tidegate.operators.window_sizing.ledger import Arrivals
 from tidegate.operators.window_sizing.live_planning import LivePlan, live_plan
 from tidegate.operators.window_sizing.needs import LARGEST, Needs, QueryNeed, WindowNeed
@@ -33,8 +34,10 @@ from tidegate.operators.window_sizing.rows import (
 )
 from tidegate.operators.window_sizing.spec import ControllerSpec, SizedQuery, SizedStream, declared_tuple_bytes
 from tidegate.operators.window_sizing.state import STATE_SCHEMA, ControllerState, QueryState, StreamState
+from tidegate.operators.window_sizing.waits import Room, Wait, Want, choose_waits
 
 __all__ = [
+    "FOOTPRINT_SCHEMA",
     "LARGEST",
     "MOST_WINDOWS",
     "NOT_YET_US",
@@ -48,6 +51,8 @@ __all__ = [
     "ControllerSpec",
     "ControllerState",
     "EffectiveBounds",
+    "Footprint",
+    "FootprintSpec",
     "GroupPlan",
     "LivePlan",
     "Method",
@@ -59,17 +64,22 @@ __all__ = [
     "QueryPlanRow",
     "QueryState",
     "RateRow",
+    "Room",
     "SizedQuery",
     "SizedStream",
     "StreamState",
     "SupportLevel",
     "TooManyWindowsError",
+    "Wait",
+    "Want",
     "WindowNeed",
     "WindowPlan",
     "advance",
     "advance_counts",
+    "choose_waits",
     "declared_tuple_bytes",
     "live_plan",
+    "observed",
     "plan",
     "plan_table",
     "query_plan_table",

@@ -1,0 +1,135 @@
+"""Calibrate: what memory leaves of the slacks that promises ask for, and what is expected of answers.
+
+How much windows of any height would have taken of late is known from what arrived
+(``operators.window_sizing.footprint``, carried from interval to interval); which slack and which share of the range
+past winners and windows needed is known from their truth. The decision is ``operators.window_sizing.waits``'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.declarations.models import Pipeline, Query, to_us
+from tidegate.engine.context import RunContext, StageRun
+from tidegate.operators.accuracy import Needed, Support
+from tidegate.operators.window_sizing import (
+    FOOTPRINT_SCHEMA,
+    Arrivals,
+    Footprint,
+    FootprintSpec,
+    Room,
+    Want,
+    choose_waits,
+    observed,
+)
+from tidegate.queries import planner
+from tidegate.store.intervals import Interval
+
+FOOTPRINTS = "footprints"
+"""State: stream → what windows of any height on it would have taken."""
+_SCHEMA = pa.schema([("stream", pa.string()), *FOOTPRINT_SCHEMA])
+
+Row = dict[str, Any]
+Footprints = Mapping[str, Footprint]
+
+
+def footprints_at_end(
+    context: RunContext, stage: StageRun, intervals: Sequence[Interval], before: str
+) -> dict[Interval, Footprints]:
+    """Interval → stream → its footprint at the interval's end; carried on as state.
+
+    ``before``: label of the interval before, empty if nothing is carried on.
+    """
+    pipeline, warehouse = context.pipeline, context.warehouse
+    kept = warehouse.read_state(FOOTPRINTS, before)
+    found: dict[Interval, Footprints] = {}
+    now: dict[str, Footprint] = {}
+    for name, spec in _specs(pipeline).items():
+        own = None if kept is None else kept.filter(pa.array(np.array(kept.column("stream").to_pylist()) == name))
+        now[name] = Footprint.initial(spec) if own is None else Footprint.from_arrow(own, spec)
+    for interval in intervals:
+        saved = warehouse.read_state(planner.ARRIVALS, interval.label)
+        # A warehouse of before arrivals were kept says nothing of what came then.
+        arrived = {} if saved is None else planner.by_stream(pipeline, saved)
+        for name, footprint in now.items():
+            own_arrivals = arrived.get(name, Arrivals.none())
+            now[name] = observed(footprint, interval.start_us, interval.end_us, own_arrivals)
+        found[interval] = dict(now)
+        parts = []
+        for name, footprint in now.items():
+            rows = footprint.to_arrow()
+            parts.append(rows.add_column(0, "stream", pa.array([name] * rows.num_rows, pa.string())))
+        stage.commit.put_state(FOOTPRINTS, interval, pa.concat_tables([_SCHEMA.empty_table(), *parts]))
+    return found
+
+
+def _specs(pipeline: Pipeline) -> dict[str, FootprintSpec]:
+    """Stream → the heights of interest: of those that queries read, the widest range and the longest wait."""
+    tick_us, ranges_s = pipeline.tick_s * 1_000_000, dict[str, float]()
+    for query in pipeline.queries:
+        for stream, range_s in query.ranges_s().items():
+            ranges_s[stream] = max(ranges_s.get(stream, 0.0), range_s)
+    heights = {stream: round((range_s + pipeline.horizon_s) * 1e6) for stream, range_s in ranges_s.items()}
+    return {stream: FootprintSpec(tick_us, (-(-us // tick_us) + 1) * tick_us) for stream, us in sorted(heights.items())}
+
+
+def support_of(query: Query, needed: Needed) -> Support:
+    """What past winners, or windows, of the query needed."""
+    share = np.full(len(needed.slack_s), np.nan) if needed.share is None else needed.share
+    # Until widths are measured: ERROR × range may be missed; of a top-k query nothing.
+    tolerable = 1.0 if query.error is None else 1 - min(query.error, 1.0)
+    return Support(needed.slack_s, share, needed.weight, tolerable)
+
+
+def within_memory(
+    pipeline: Pipeline,
+    interval: Interval,
+    rows: Sequence[Row],
+    supports: Mapping[str, Support],
+    footprints: Footprints,
+) -> list[Row]:
+    """The rows of ``slack_plan`` with no more slack than memory can hold, and with what is expected of answers.
+
+    Args:
+        rows: as the promises ask for; one a query with a promise.
+        supports: query → what is known of its past.
+    """
+    wanted = {row["query"]: row for row in rows}
+    wants = []
+    for query in pipeline.queries:
+        if not _active(query, interval):
+            continue
+        row, support, share = wanted.get(query.id), supports.get(query.id), 1.0
+        if row is not None and support is not None and query.error is not None:
+            share = support.needed_share(row["accuracy_target"])
+        slack_s = 0.0 if row is None else row["slack_s"]
+        wants.append(Want(query.id, query.ranges_s(), slack_s, share, support, query.every_s, query.priority))
+    known = any(footprint.peaks for footprint in footprints.values())
+    room = Room(
+        float(pipeline.memory_budget_bytes),
+        pipeline.tick_s * 1_000_000,
+        lambda stream, height_us: footprints[stream].bytes_at(height_us),
+    )
+    waits = choose_waits(wants, room) if known else {}
+    planned = []
+    for row in rows:
+        support, wait = supports[row["query"]], waits.get(row["query"])
+        row = {**row, "slack_needed_s": row["slack_s"], "bytes_needed": None if wait is None else wait.bytes_needed}
+        if wait is not None and wait.limited:
+            expected = support.accuracy(wait.slack_s, wait.share) if support.known else None
+            row |= {"slack_s": wait.slack_s, "accuracy_expected": expected, "method": "memory"}
+        by_share = support.by_share(row["slack_s"]) if support.known else None
+        row["accuracy_by_share"] = None if by_share is None else [(f"{at:g}", v) for at, v in by_share.items()]
+        planned.append(row)
+    return planned
+
+
+def _active(query: Query, interval: Interval) -> bool:
+    """Whether the query is asked in the interval that follows."""
+    length_us = interval.end_us - interval.start_us
+    begun = query.active_from is None or to_us(query.active_from) < interval.end_us + length_us
+    return begun and (query.active_to is None or interval.end_us < to_us(query.active_to))
