@@ -1,7 +1,7 @@
 """dbt on a Spark session of its own, without a metastore.
 
 dbt-spark's ``session`` method uses whatever Spark session its process has. This module starts one whose catalog is in
-memory, attaches the pipeline's tables to it by path (the run's partitions alone), and runs dbt in the same process:
+memory, makes the pipeline's tables known to it by path (the run's partitions alone), and runs dbt in the same process:
 one JVM for the build and the docs page, no Derby, no lock that a killed run leaves behind. It is a process of its own
 because a stage's session may be at work in the caller's, with other settings (dbt-spark turns ANSI mode off).
 
@@ -24,26 +24,21 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidegate.engine.jvm_scratch import jvm_scratch
+from tidegate.stages.dbt_statements import SourceTable, Statements, quoted
 from tidegate.store.delta import DeltaLog
-from tidegate.store.places import Place, fetch, place
+from tidegate.store.places import place
 
 if TYPE_CHECKING:
     from dbt.cli.main import dbtRunnerResult
     from pyspark.sql import SparkSession
 
 _LINES_EVERY = 20
-# Client code only warms up slowly; these JVMs live for half a minute.
-_JVM_FLAGS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Duser.timezone=UTC"
-
-
-@dataclass(frozen=True)
-class SourceTable:
-    """A table of the warehouse: its columns as Spark SQL, its folder, those of its files that this session sees."""
-
-    name: str
-    columns: str
-    path: str
-    files: list[str]
+# Client code only warms up slowly; these JVMs live for half a minute, most of which is loading Spark's own classes:
+# without verifying them, and without a collection at every few megabytes of them.
+_JVM_FLAGS = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Duser.timezone=UTC -Xmn320m -XX:MetaspaceSize=256m "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
 
 
 @dataclass(frozen=True)
@@ -93,6 +88,8 @@ def start_spark(session: Session) -> SparkSession:
             "spark.sql.shuffle.partitions": "1",
             "spark.sql.adaptive.enabled": "false",
             "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+            # A table's partitions are the folders that are there.
+            "spark.sql.hive.manageFilesourcePartitions": "false",
             "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
             # Many small files: list them here rather than by a Spark job, and read many in one task.
             "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
@@ -106,50 +103,11 @@ def start_spark(session: Session) -> SparkSession:
     return spark
 
 
-def attach_sources(spark: SparkSession, tables: Sequence[SourceTable], links: Path) -> None:
-    """Make the warehouse's tables known: declared columns, no look at the files, none but those named.
-
-    ``links``: a folder that is emptied, and in which each table's files stand apart from those of other versions.
-    """
-    shutil.rmtree(links, ignore_errors=True)
-    spark.sql("create schema if not exists warehouse")
-    for table in tables:
-        name, own = f"warehouse.`{table.name}`", links / table.name
-        labels = _link(table, own)
-        spark.sql(
-            f"create table {name} ({table.columns}, `interval` string) using parquet "
-            f"partitioned by (`interval`) location '{_quoted(str(own))}'"
-        )
-        if labels:
-            partitions = " ".join(f"partition (`interval` = '{label}')" for label in labels)
-            spark.sql(f"alter table {name} add {partitions}")
-
-
-def _link(table: SourceTable, folder: Path) -> list[str]:
-    """Link the table's files into a folder of partitions, or fetch them: Spark cannot read s3://; their labels."""
-    folder.mkdir(parents=True)
-    for file in table.files:
-        target = folder / file
-        target.parent.mkdir(exist_ok=True)
-        fetch(place(table.path) / file, target)
-    return sorted({Path(file).parent.name.removeprefix("interval=") for file in table.files})
-
-
 def _whole(table: SourceTable) -> SourceTable:
     """The table with all that it holds now."""
     log = DeltaLog(place(table.path), pa.schema([]))
     log.refresh()
     return replace(table, files=[file.path for file in log.live()])
-
-
-def attach_marts(spark: SparkSession, folder: Place, links: Path) -> None:
-    """Make the published marts known under the names that ``ref`` gives them; ``links`` as for the sources."""
-    shutil.rmtree(links, ignore_errors=True)
-    spark.sql("create schema if not exists tidegate")
-    for mart in sorted(log.parent for log in folder.glob("*/_delta_log")):
-        _link(_whole(SourceTable(mart.name, "", str(mart), [])), links / mart.name)
-        spark.sql(f"create table tidegate.`{mart.name}` using parquet location '{_quoted(str(links / mart.name))}'")
-        spark.sql(f"alter table tidegate.`{mart.name}` recover partitions")
 
 
 def build(session: Session) -> dict[str, Any]:
@@ -163,20 +121,23 @@ def build(session: Session) -> dict[str, Any]:
         spark = starting.result()
     if not parsed.success:
         return _failure("parse", parsed)
-    attach_sources(spark, session.tables, Path(session.home) / "sources")
-    _say(f"dbt: parsed, {len(session.tables)} tables attached")
+    _say("dbt: parsed")
 
+    statements = Statements(spark, Path(session.home) / "sources", built=Path(session.slice))
+    _route(spark, statements)
+    statements.attach("warehouse", session.tables)
     manifest: Any = parsed.result
     runner = dbtRunner(manifest=manifest, callbacks=[_progress(manifest)])
     # Tests of the code itself say nothing about the run's data.
     data_only = ["--exclude-resource-type", "unit_test", "--exclude", "tag:macro"]
-    built = runner.invoke(["build", *data_only, *_flags(session)])
+    built = runner.invoke(["build", "--no-write-json", *data_only, *_flags(session)])
     results = getattr(built.result, "results", None)
     if results is None:
         return _failure("build", built)
     outcome = _outcome(results)
     if session.docs_page and not outcome["failures"]:
         _say("dbt: writing the docs page")
+        statements.make_all()
         flags = ["--static", "--no-compile", *_flags(session)]
         documented = dbtRunner(manifest=manifest).invoke(["docs", "generate", *flags])
         if not documented.success:
@@ -228,14 +189,22 @@ def main(arguments: Sequence[str]) -> int:
     # How fresh a source is, all of its partitions say; everything else is about the last run's.
     every = arguments[1] == "source"
     tables = [_whole(table) for table in session.tables] if every else session.tables
-    attach_sources(spark, tables, home / "sources")
-    attach_marts(spark, place(session.marts), home / "marts")
+    marts = sorted(log.parent for log in place(session.marts).glob("*/_delta_log"))
+    statements = Statements(spark, home / "attached")
+    _route(spark, statements)
+    statements.attach("warehouse", tables)
+    statements.attach("tidegate", [_whole(SourceTable(mart.name, {}, str(mart), [])) for mart in marts])
     return 0 if dbtRunner().invoke([*arguments[1:], *_flags(session, quiet=False)]).success else 1
+
+
+def _route(spark: SparkSession, statements: Statements) -> None:
+    """dbt-spark finds the session by itself, and sends every statement through its ``sql``."""
+    setattr(spark, "sql", statements.sql)  # noqa: B010 - a method of this one session
 
 
 def _tell_dbt_where(session: Session) -> None:
     """The folder in which marts are built; dbt-spark puts it between quotes as it stands."""
-    os.environ["TIDEGATE_DBT_SLICE"] = _quoted(session.slice)
+    os.environ["TIDEGATE_DBT_SLICE"] = quoted(Path(session.slice))
 
 
 def _flags(session: Session, quiet: bool = True) -> list[str]:
@@ -259,10 +228,6 @@ def _progress(manifest: Any) -> Callable[[Any], None]:
                 _say(f"dbt: {done} of {total} models and tests")
 
     return count
-
-
-def _quoted(path: str) -> str:
-    return path.replace("\\", "\\\\").replace("'", "\\'")
 
 
 def _say(message: str) -> None:

@@ -23,14 +23,14 @@ from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.tables import TIMESTAMP
 from tidegate.engine.context import RunContext
 from tidegate.stages import dbt_session
 from tidegate.stages.dbt_project import render_project, spark_type
-from tidegate.stages.dbt_session import Session, SourceTable
+from tidegate.stages.dbt_session import Session
+from tidegate.stages.dbt_statements import SourceTable
 from tidegate.stages.extras import require_stage
 from tidegate.stages.launcher import launch
 from tidegate.store import parquet
@@ -101,7 +101,7 @@ def publish_mart(commit: Commit, mart: str, built: Path, intervals: Sequence[Int
 
     Rows are sorted by all columns that can be, in their order, so equal rows give equal files.
     """
-    data = ds.dataset(built, format="parquet").to_table()
+    data = pa.concat_tables([parquet.opened(file).read() for file in sorted(built.glob("*.parquet"))])
     unknown = set(pc.unique(data["interval"]).to_pylist()) - {i.label for i in intervals}
     if unknown:
         raise RuntimeError(f"mart {mart} has rows of intervals that this run is not about: {sorted(unknown)}")
@@ -152,7 +152,7 @@ def _turn(context: RunContext, home: Path) -> Iterator[int]:
 
 
 def _source_table(warehouse: Warehouse, table: str, labels: set[str]) -> SourceTable:
-    columns = ", ".join(f"`{field.name}` {spark_type(field.type)}" for field in warehouse.schema(table))
+    columns = {field.name: spark_type(field.type) for field in warehouse.schema(table)}
     files = [file.path for label in sorted(labels) for file in warehouse.live(table, label)]
     return SourceTable(table, columns, str(warehouse.folder / table), files)
 
