@@ -250,7 +250,7 @@ def history_answers_are_honest(world: World) -> Iterator[str]:
 
 def _truth_of_the_past(world: World, stream: str, sql: str, start: Any, end: Any, keys: set[tuple[Any, ...]]) -> Any:
     connection = connect()
-    connection.execute("CREATE TABLE keys (id VARCHAR, happened TIMESTAMPTZ, arrived TIMESTAMPTZ)")
+    connection.execute("CREATE TEMP TABLE keys (id VARCHAR, happened TIMESTAMPTZ, arrived TIMESTAMPTZ)")
     if keys:
         connection.executemany("INSERT INTO keys VALUES (?, ?, ?)", [list(key) for key in keys])
     value = sql.split(" FROM ", maxsplit=1)[0]
