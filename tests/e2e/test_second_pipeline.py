@@ -225,7 +225,8 @@ def test_a_query_is_asked_only_within_its_duration(warehouse: Path) -> None:
 def test_the_budget_narrows_windows_and_answers_are_scaled(warehouse: Path) -> None:
     answers = read_rows(warehouse, "answers_turnover")
     narrowed = [row for row in answers if row["coverage"] < 1]
-    assert {row["support_level"] for row in narrowed} == {"B"}
+    # In the burst, memory holds neither the wait that the promise asks for nor, for some windows, what ERROR needs.
+    assert "B" in {row["support_level"] for row in narrowed} <= {"B", "unsupported"}
     assert len({row["coverage"] for row in narrowed}) > 1
     # Counts over part of a range are no whole numbers once they stand for all of it.
     assert any(row["deals"] != int(row["deals"]) for row in narrowed)

@@ -20,8 +20,8 @@ from tidegate.engine.context import RunContext
 from tidegate.operators.schedule import Schedule
 from tidegate.queries.answers import Windows, sort_columns
 from tidegate.queries.slices import Answers, Staged, cuts, in_order, question, write
-from tidegate.stages.calibrate import Learning, _on_grid, learnt
-from tidegate.stages.calibrate_widths import _measured, _over_shares
+from tidegate.stages.calibrate import Learning, _narrowed, _on_grid, learnt
+from tidegate.stages.calibrate_widths import _measured, _shares, over_shares
 from tidegate.store.intervals import Interval, intervals_between, labels_holding
 
 START_US, HOUR_US, MINUTE_US = 1_767_225_600_000_000, 3_600_000_000, 60_000_000
@@ -106,7 +106,8 @@ def windows_of_query(query: Query) -> Windows:
     levels = np.full(len(ends), "A", dtype=object)
     widths = {alias: np.full(len(ends), us / 1e6) for alias, us in ranges.items()}
     waits = np.full(len(ends), 3 * MINUTE_US)
-    return Windows(schedule, np.full(len(ends), 0.5), widths, {a: us / 1e6 for a, us in ranges.items()}, levels, waits)
+    ranges_s, expected = {a: us / 1e6 for a, us in ranges.items()}, np.full(len(ends), 0.9)
+    return Windows(schedule, np.full(len(ends), 0.5), widths, ranges_s, levels, waits, expected)
 
 
 def answered(context: RunContext, query: Query, slices: int, spark: SparkSession | None = None) -> list[pa.Table]:
@@ -162,7 +163,7 @@ def test_what_is_learnt_is_the_same_in_any_number_of_slices(context, slices, tmp
                 asked = question(context, query, _on_grid(query, own, grid)) if query.error is not None else None
                 schema = context.warehouse.schema("needed_slack").append(pa.field("interval", pa.string()))
                 shape = context.warehouse.schema(f"truth_{name}")
-                part = Learning(pipeline, true, asked, own, grid, files, shape, schema)
+                part = Learning(pipeline, true, asked, _narrowed(context, query, own), own, grid, files, shape, schema)
                 result = learnt(Slice(index, part))
                 needed.append(result.needed)
                 truth += [pq.read_table(files[label], partitioning=None) for label in result.rows]
@@ -181,7 +182,7 @@ def test_measured_widths_are_the_same_in_any_number_of_slices(context, slices):
         waits = [np.full(len(own), 2 * MINUTE_US) for own in parts]
         return pa.concat_tables(
             [
-                _measured(Slice(i, _over_shares(context, query, own, wait)))
+                _measured(Slice(i, over_shares(context, query, own, wait, _shares(context.pipeline, query))))
                 for i, (own, wait) in enumerate(zip(parts, waits, strict=True))
             ]
         )

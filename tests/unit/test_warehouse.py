@@ -41,6 +41,7 @@ def rows(version: int, count: int) -> pa.Table:
             "window_end": pa.array([datetime(2013, 1, 1, tzinfo=UTC)] * count, pa.timestamp("us", tz="UTC")),
             "event_id": [str(i) for i in range(count)],
             "slack_s": [float(count)] * count,
+            "share": [None] * count,
         }
     )
 
