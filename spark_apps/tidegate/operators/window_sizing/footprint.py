@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -48,7 +49,7 @@ class FootprintSpec:
         ticks = max(self.height_us // self.tick_us, 1)
         return self.tick_us * -(-ticks // _MOST_PANES)
 
-    @property
+    @cached_property
     def heights(self) -> Integers:
         """int64[g], in panes, ascending: those at which peaks are kept; every one at first, then a 20th apart."""
         most, heights = -(-self.height_us // self.pane_us), [1]
@@ -92,14 +93,18 @@ class Footprint:
         """
         if not self.peaks or height_us <= 0:
             return 0.0
-        heights_us = self.spec.heights * self.spec.pane_us
-        known = np.maximum.reduce(list(self.peaks.values()))
-        taken = float(np.interp(height_us, np.append(0, heights_us), np.append(0.0, known)))
+        taken = float(np.interp(height_us, *self._most))
         seen_us = self.now_us - (self.now_us if self.first_us is None else self.first_us)
         if 0 < seen_us < height_us:
-            seen = float(np.interp(seen_us, np.append(0, heights_us), np.append(0.0, known)))
+            seen = float(np.interp(seen_us, *self._most))
             taken = max(taken, seen * height_us / seen_us)
         return taken
+
+    @cached_property
+    def _most(self) -> tuple[Integers, Floats]:
+        """Heights in microseconds, 0 first, and the most bytes at each: asked for again and again."""
+        known = np.maximum.reduce(list(self.peaks.values()))
+        return np.append(0, self.spec.heights * self.spec.pane_us), np.append(0.0, known)
 
     def to_arrow(self) -> pa.Table:
         """``FOOTPRINT_SCHEMA``."""
@@ -170,7 +175,8 @@ def observed(before: Footprint, start_us: int, end_us: int, arrivals: Arrivals) 
     oldest = (end_us - _BLOCKS * spec.block_us) // spec.block_us
     peaks = {at: peak for at, peak in before.peaks.items() if at >= oldest}
     peaks[block] = np.maximum(peaks[block], taken) if block in peaks else taken
-    kept, where = np.unique(pane[pane >= end_us - spec.height_us - pane_us], return_inverse=True)
+    within = pane >= end_us - spec.height_us - pane_us
+    kept, where = np.unique(pane[within], return_inverse=True)
     summed = np.zeros(len(kept), dtype=np.int64)
-    np.add.at(summed, where, size[pane >= end_us - spec.height_us - pane_us])
+    np.add.at(summed, where, size[within])
     return Footprint(spec, kept, summed, peaks, first_us, end_us)
