@@ -22,6 +22,7 @@ from tidegate.declarations.models import Pipeline, Query, Stream
 from tidegate.store.warehouse import Warehouse
 
 Law = Callable[[World], Iterable[str]]
+Partitions = dict[tuple[str, str], list[str]]
 SHOWN = 5
 MEASURED = ("run_metrics", "quality_results")
 """Tables that say when and how long something ran, or that only the first warehouse has."""
@@ -182,6 +183,19 @@ def _without_interval(row: dict[str, Any]) -> str:
 def repeated_is_identical(world: World) -> Iterator[str]:
     """Cut differently, and with intervals run again, every table has the same rows in the same order."""
     mine, theirs = (contents(world.pipeline, root, MEASURED) for root in (world.whole, world.parts))
+    yield from _rows_differ(mine, theirs, "in one go", "in parts")
+
+
+def live_is_hourly(world: World) -> Iterator[str]:
+    """Of the intervals that a live run has ended, every table has the rows of a run after the fact."""
+    hourly, live = (
+        {key: rows for key, rows in contents(world.pipeline, root, MEASURED).items() if key[1] in world.lived}
+        for root in (world.parts, world.live)
+    )
+    yield from _rows_differ(hourly, live, "hourly", "live")
+
+
+def _rows_differ(mine: Partitions, theirs: Partitions, how: str, other: str) -> Iterator[str]:
     if mine.keys() != theirs.keys():
         yield f"partitions of one run alone: {sorted(mine.keys() ^ theirs.keys())[:SHOWN]}"
         return
@@ -189,26 +203,9 @@ def repeated_is_identical(world: World) -> Iterator[str]:
     for table, label in different[:3]:
         pairs = [(a, b) for a, b in zip(mine[table, label], theirs[table, label], strict=False) if a != b]
         yield (
-            f"{table} of {label} (one of {len(different)} partitions): {len(mine[table, label])} rows in one go, "
-            f"{len(theirs[table, label])} in parts; first difference {pairs[:1]}"
+            f"{table} of {label} (one of {len(different)} partitions): {len(mine[table, label])} rows {how}, "
+            f"{len(theirs[table, label])} {other}; first difference {pairs[:1]}"
         )
-
-
-def live_is_hourly(world: World) -> Iterator[str]:
-    """Of the intervals that a live run has ended, every table has the rows of a run after the fact."""
-    hourly, live = (
-        {k: v for k, v in contents(world.pipeline, root, MEASURED).items() if k[1] in world.lived}
-        for root in (world.parts, world.live)
-    )
-    for table, label in sorted(hourly.keys() | live.keys()):
-        one, other = hourly.get((table, label)), live.get((table, label))
-        if one != other:
-            yield f"{table} of {label}: {_size(one)} hourly, {_size(other)} live"
-            return
-
-
-def _size(rows: list[str] | None) -> str:
-    return "no partition" if rows is None else f"{len(rows)} rows"
 
 
 def history_is_exact_on_leaves(world: World) -> Iterator[str]:

@@ -21,10 +21,10 @@ from tidegate.engine.context import RunContext
 from tidegate.engine.session import start_session
 from tidegate.live.run import Live
 from tidegate.stages.check_quality import QualityError
-from tidegate.stages.run import STAGES, run
+from tidegate.stages.run import STAGES, run, stages_named
 from tidegate.store.intervals import Interval, intervals_between
 
-COMPUTING = [stage for stage in STAGES if stage not in ("check_quality", "publish")]
+COMPUTING = stages_named(["answers"])
 LOOKS = 3
 """A live run that has looked so often without coming any further waits for what will not land."""
 
