@@ -27,6 +27,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 MARTS = {
     "answers",
+    "answer_versions",
     "promises",
     "accuracy_by_hour",
     "slack_against_oracle",
@@ -128,7 +129,7 @@ def test_an_interval_loses_its_rows_in_the_marts_too_and_a_rerun_leaves_identica
     assert mart(published, "accuracy_by_hour", middle.label) == []
     assert len(mart(published, "window_plans", middle.label)) == 1
     assert "total" not in {row["query"] for row in mart(published, "answers", middle.label)}
-    changed = ("accuracy_by_hour", "answers", "widths_by_hour", "window_plans")
+    changed = ("accuracy_by_hour", "answer_versions", "answers", "widths_by_hour", "window_plans")
     assert {p for p in before if before[p] != after[p]} == {f"{m}/interval={middle.label}" for m in changed}
     assert set(after) == set(before)
     # The models are the same, and so is their documentation.

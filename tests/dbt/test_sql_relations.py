@@ -43,6 +43,13 @@ def test_the_door_shows_marts_with_their_meanings_once_they_are_published(
         assert "The instant at which the answer was given" in str(client.execute(meaning).fetchall())
         comment = "SELECT obj_description('tidegate.answers_levels_by_sensor'::regclass, 'pg_class')"
         assert "How high the water stands." in str(client.execute(comment).fetchall())
+        versions = "SELECT query, window_end, max(known_at) FROM answer_versions GROUP BY ALL ORDER BY ALL"
+        newest = client.execute(versions).fetchall()
+        corrected = "SELECT DISTINCT query, window_end, known_at FROM answers_corrected ORDER BY ALL"
+        assert client.execute(corrected).fetchall() == newest
+        states = "SELECT DISTINCT state FROM answer_versions ORDER BY ALL"
+        assert client.execute(states).fetchall() == [("answered",), ("final",)]
+        assert client.execute(states.replace("answer_versions", "answers_corrected")).fetchall() == [("final",)]
     assert door.close() == ""
 
 

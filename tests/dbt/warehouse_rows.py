@@ -198,7 +198,7 @@ def _answers(random: Random, schema: pa.Schema, query: Query, window_end: Any) -
     widths = {w.alias: w.range_s / 2 for w in query.windows}
     held = {"window_end": window_end, "emitted_at": window_end + timedelta(minutes=10), "width_s": widths}
     held |= {"range_s": {w.alias: w.range_s for w in query.windows}}
-    held |= {"coverage": 0.5 ** len(widths), "support_level": "B", "slack_s": 600.0}
+    held |= {"coverage": 0.5 ** len(widths), "support_level": "B", "slack_s": 600.0, "accuracy_expected": 0.9}
     own = {name: value for name, value in held.items() if name in schema.names}
     groups = [name for name in query.group_outputs if name is not None]
     count = 3 if query.kind == "top_k" or groups else 1

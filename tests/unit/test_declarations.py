@@ -133,6 +133,10 @@ def test_a_query_is_named_by_its_file(tmp_path: Path) -> None:
     folder = written(tmp_path)
     os.rename(folder / "queries" / "count.sql", folder / "queries" / "Most-Delayed.sql")
     assert mistakes(folder)[0].startswith("queries/Most-Delayed.sql:1:1: 'Most-Delayed' cannot name a query")
+    os.rename(folder / "queries" / "Most-Delayed.sql", folder / "queries" / "corrected.sql")
+    assert mistakes(folder)[0].startswith(
+        "queries/corrected.sql:1:1: the mart answers_corrected is that of all queries"
+    )
 
 
 # Nine times nine times nine … values.

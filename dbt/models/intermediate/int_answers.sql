@@ -1,7 +1,8 @@
 {% if not var('queries') %}
 {{ nothing([['query', 'string'], ['window_end', 'timestamp'], ['emitted_at', 'timestamp'], ['rank', 'bigint'],
             ['values_json', 'string'], ['width_s', 'map<string,double>'], ['coverage', 'double'],
-            ['support_level', 'string'], ['slack_s', 'double'], ['interval', 'string']]) }}
+            ['support_level', 'string'], ['slack_s', 'double'], ['accuracy_expected', 'double'],
+            ['interval', 'string']]) }}
 {% endif %}
 {% for query in var('queries') %}
 select
@@ -14,6 +15,7 @@ select
     coverage,
     support_level,
     slack_s,
+    accuracy_expected,
     `interval`
 from {{ ref('stg_' ~ query.answers) }}
 {{ 'union all' if not loop.last }}

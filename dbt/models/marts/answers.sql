@@ -11,5 +11,6 @@ select
     coverage,
     support_level,
     slack_s,
+    accuracy_expected,
     `interval`
 from {{ ref('int_answers') }}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tidegate.cli.arguments import PIPELINE, Commands, command
+from tidegate.cli.arguments import PIPELINE, WAREHOUSE, Commands, command
 
 
 def add(commands: Commands) -> None:
@@ -13,10 +13,12 @@ def add(commands: Commands) -> None:
     parser = command(
         commands,
         "explain",
-        "show streams, queries and the memory that each support level needs",
-        "tidegate explain dags/pipelines/flights | less",
+        "show streams, queries, the memory that each support level needs, and what memory and waiting buy",
+        "tidegate explain dags/pipelines/flights | less\n"
+        "  tidegate explain dags/pipelines/flights --warehouse warehouse",
     )
     parser.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR", help=PIPELINE)
+    parser.add_argument("--warehouse", metavar="DIR", help=WAREHOUSE + ": shows memory × wait → accuracy of its past")
     parser.set_defaults(action=_explain)
 
 
@@ -30,3 +32,11 @@ def _explain(arguments: argparse.Namespace) -> None:
     print(describe(pipeline))
     print(query_work(pipeline))
     print(render(needs(pipeline)))
+    if arguments.warehouse is not None:
+        from tidegate.cli.trade_off import described
+        from tidegate.sql.relations import require_tables
+        from tidegate.store.warehouse import Warehouse
+
+        warehouse = Warehouse(arguments.warehouse, pipeline)
+        require_tables(warehouse)
+        print(described(warehouse))

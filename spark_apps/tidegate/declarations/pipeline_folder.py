@@ -49,6 +49,8 @@ def _read_queries(folder: Path, declared: PipelineFile, mistakes: list[Mistake])
         problem = identifier_refusal(file.stem, "query")
         if problem:
             mistakes.append(Mistake(file, 1, 1, *problem))
+        elif file.stem == "corrected":
+            mistakes.append(Mistake(file, 1, 1, "the mart answers_corrected is that of all queries", "another name"))
         source = read_source(file)
         if isinstance(source, Mistake):
             mistakes.append(source)

@@ -36,13 +36,17 @@ class Column:
 
 @dataclass(frozen=True)
 class Relation:
-    """A table or mart: columns without the partition ``interval``, and what the warehouse calls it (``table``)."""
+    """A table or mart: columns without the partition ``interval``, and what the warehouse calls it (``table``).
+
+    ``newest``: the table has versions of each window; the relation has the one that was known last.
+    """
 
     schema: str
     name: str
     columns: tuple[Column, ...]
     comment: str
     table: str
+    newest: bool = False
 
     def all_columns(self) -> tuple[Column, ...]:
         """The columns as a client sees them: the declared ones, and the partition."""
@@ -58,6 +62,8 @@ class Relation:
             listed = ", ".join(_duckdb_text(_duckdb_pattern(file)) for file in files)
             partitions = "hive_partitioning = true, hive_types_autocast = false, union_by_name = true"
             source += f" UNION ALL BY NAME SELECT * FROM read_parquet([{listed}], {partitions})"
+        if self.newest:
+            source = f"SELECT * FROM ({source}) QUALIFY known_at = max(known_at) OVER (PARTITION BY query, window_end)"
         return f"CREATE OR REPLACE VIEW {name} AS {source};\nCOMMENT ON VIEW {name} IS {_duckdb_text(self.comment)};\n"
 
 
@@ -121,15 +127,16 @@ def _table(warehouse: Warehouse, schema: str, table: str, node: dict[str, Any] |
 
 
 def _mart(warehouse: Warehouse, node: dict[str, Any]) -> Relation | None:
-    """A built mart has files of its own; a wide one is the warehouse's table of the same name, if it still is there."""
+    """A built mart has files of its own; a view is over another mart's, or the table of its name if there is one."""
     name = node["name"]
-    if node["config"]["materialized"] != "table":
+    versions = node["config"]["meta"].get("newest_of")
+    if versions is None and node["config"]["materialized"] != "table":
         # Of a query ON MISS OMIT the answers that kept the promise.
         kept = f"kept_{name.removeprefix('answers_')}"
         found = _table(warehouse, MARTS, name, node) if name in warehouse.tables() else None
         return replace(found, table=kept) if found is not None and kept in warehouse.tables() else found
     columns = _without_interval(node["columns"].values())
-    return Relation(MARTS, name, columns, _comment(node), f"{STORED}/{name}")
+    return Relation(MARTS, name, columns, _comment(node), f"{STORED}/{versions or name}", versions is not None)
 
 
 def _without_interval(columns: Iterable[dict[str, Any]]) -> tuple[Column, ...]:

@@ -23,6 +23,7 @@ from tidegate.operators.accuracy import (
     Needed,
     Promise,
     PromiseState,
+    Support,
     newest_law,
     oracle_slack,
     promise_step,
@@ -32,7 +33,7 @@ from tidegate.operators.accuracy.promise import STATE_SCHEMA
 from tidegate.operators.schedule import Int64s, instants_us
 from tidegate.queries.scan import EventFiles
 from tidegate.stages.calibrate_waits import footprints_at_end, support_of, within_memory
-from tidegate.store.intervals import Interval, interval_holding
+from tidegate.store.intervals import Interval, interval_at, interval_holding
 from tidegate.store.warehouse import Warehouse
 
 PROMISES, DELAYS = "promises", "delays"
@@ -100,6 +101,20 @@ def plan_slacks(context: RunContext, stage: StageRun, intervals: Sequence[Interv
             "slack_plan", interval, pa.Table.from_pylist(rows, schema=warehouse.schema("slack_plan"))
         )
         stage.commit.put_state(PROMISES, interval, _saved(promises, states))
+
+
+def supports_after(warehouse: Warehouse, interval: Interval) -> dict[str, Support]:
+    """Query → what past winners, or windows, needed that were known at the interval's end; of those with a promise."""
+    pipeline = warehouse.pipeline
+    promises = {q.id: promise_of(pipeline, q) for q in pipeline.queries if q.promised is not None}
+    nothing = warehouse.read_arrow("needed_slack", [])
+    needed = _needed(pipeline, warehouse, [interval_at(pipeline, interval.end)], nothing, promises)
+    final_us = interval.end_us - pipeline.horizon_s * 1_000_000
+    found = {}
+    for query_id, promise in promises.items():
+        newest = needed[query_id].between(final_us - _evidence_us(pipeline, promise), final_us)
+        found[query_id] = support_of(pipeline.query(query_id), newest)
+    return found
 
 
 def promise_of(pipeline: Pipeline, query: Query) -> Promise:

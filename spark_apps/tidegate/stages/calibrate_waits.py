@@ -28,6 +28,7 @@ from tidegate.operators.window_sizing import (
 )
 from tidegate.queries import planner
 from tidegate.store.intervals import Interval
+from tidegate.store.warehouse import Warehouse
 
 FOOTPRINTS = "footprints"
 """State: stream → what windows of any height on it would have taken."""
@@ -45,12 +46,8 @@ def footprints_at_end(
     ``before``: label of the interval before, empty if nothing is carried on.
     """
     pipeline, warehouse = context.pipeline, context.warehouse
-    kept = warehouse.read_state(FOOTPRINTS, before)
     found: dict[Interval, Footprints] = {}
-    now: dict[str, Footprint] = {}
-    for name, spec in _specs(pipeline).items():
-        own = None if kept is None else kept.filter(pa.array(np.array(kept.column("stream").to_pylist()) == name))
-        now[name] = Footprint.initial(spec) if own is None else Footprint.from_arrow(own, spec)
+    now = footprints_at(warehouse, before)
     for interval in intervals:
         saved = warehouse.read_state(planner.ARRIVALS, interval.label)
         # A warehouse of before arrivals were kept says nothing of what came then.
@@ -64,6 +61,16 @@ def footprints_at_end(
             rows = footprint.to_arrow()
             parts.append(rows.add_column(0, "stream", pa.array([name] * rows.num_rows, pa.string())))
         stage.commit.put_state(FOOTPRINTS, interval, pa.concat_tables([_SCHEMA.empty_table(), *parts]))
+    return found
+
+
+def footprints_at(warehouse: Warehouse, label: str) -> dict[str, Footprint]:
+    """Stream → its footprint as it was kept at the end of an interval; without a label as before anything arrived."""
+    kept = warehouse.read_state(FOOTPRINTS, label)
+    found = {}
+    for name, spec in _specs(warehouse.pipeline).items():
+        own = None if kept is None else kept.filter(pa.array(np.array(kept.column("stream").to_pylist()) == name))
+        found[name] = Footprint.initial(spec) if own is None else Footprint.from_arrow(own, spec)
     return found
 
 
@@ -98,23 +105,9 @@ def within_memory(
         rows: as the promises ask for; one a query with a promise.
         supports: query → what is known of its past.
     """
-    wanted = {row["query"]: row for row in rows}
-    wants = []
-    for query in pipeline.queries:
-        if not _active(query, interval):
-            continue
-        row, support, share = wanted.get(query.id), supports.get(query.id), 1.0
-        if row is not None and support is not None and query.error is not None:
-            share = support.needed_share(row["accuracy_target"])
-        slack_s = 0.0 if row is None else row["slack_s"]
-        wants.append(Want(query.id, query.ranges_s(), slack_s, share, support, query.every_s, query.priority))
+    wants = wants_of(pipeline, interval, rows, supports)
     known = any(footprint.peaks for footprint in footprints.values())
-    room = Room(
-        float(pipeline.memory_budget_bytes),
-        pipeline.tick_s * 1_000_000,
-        lambda stream, height_us: footprints[stream].bytes_at(height_us),
-    )
-    waits = choose_waits(wants, room) if known else {}
+    waits = choose_waits(wants, room_of(pipeline, footprints)) if known else {}
     planned = []
     for row in rows:
         support, wait = supports[row["query"]], waits.get(row["query"])
@@ -126,6 +119,32 @@ def within_memory(
         row["accuracy_by_share"] = None if by_share is None else [(f"{at:g}", v) for at, v in by_share.items()]
         planned.append(row)
     return planned
+
+
+def wants_of(
+    pipeline: Pipeline, interval: Interval, rows: Sequence[Row], supports: Mapping[str, Support]
+) -> list[Want]:
+    """What the queries that are asked after an interval would have; ``rows``: K and target of those with a promise."""
+    wanted = {row["query"]: row for row in rows}
+    wants = []
+    for query in pipeline.queries:
+        if not _active(query, interval):
+            continue
+        row, support, share = wanted.get(query.id), supports.get(query.id), 1.0
+        if row is not None and support is not None and query.error is not None:
+            share = support.needed_share(row["accuracy_target"])
+        slack_s = 0.0 if row is None else row["slack_s"]
+        wants.append(Want(query.id, query.ranges_s(), slack_s, share, support, query.every_s, query.priority))
+    return wants
+
+
+def room_of(pipeline: Pipeline, footprints: Footprints) -> Room:
+    """The pipeline's memory, and what windows of any height take of it."""
+    return Room(
+        float(pipeline.memory_budget_bytes),
+        pipeline.tick_s * 1_000_000,
+        lambda stream, height_us: footprints[stream].bytes_at(height_us),
+    )
 
 
 def _active(query: Query, interval: Interval) -> bool:

@@ -128,6 +128,7 @@ def _generated_files(warehouse: Warehouse) -> Files:
     project["vars"] = {
         "queries": [_query_variable(query) for query in pipeline.queries],
         "streams": [_stream_variable(stream) for stream in pipeline.streams],
+        "horizon_s": float(pipeline.horizon_s),
         "warehouse": str(warehouse.folder),
     }
     files = {"dbt_project.yml": _yaml(project)}
