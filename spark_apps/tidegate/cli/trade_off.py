@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,8 +20,10 @@ from tidegate.stages.calibrate_waits import Row, footprints_at, room_of, wants_o
 from tidegate.store.intervals import interval_labelled
 from tidegate.store.warehouse import Warehouse
 
-_STEPS = 6
-_PART_OF_K = (0, 1 / 8, 1 / 4, 1 / 2, 1, 2)
+_STEPS = 5
+_PART_OF_K = (1 / 8, 1 / 4, 1 / 2, 2)
+_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
+_ROUND_S = (1, 2, 5, 10, 15, 30, *(_MINUTE * n for n in (1, 2, 5, 10, 15, 30)), *(_HOUR * n for n in (1, 2, 3, 6, 12)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +80,7 @@ def _trade_off(
     reserved = together(*(room.heights(other, other.slack_s, 1.0) for other in others))
     slacks_s = _slacks(pipeline, slack_s, row["slack_needed_s"])
     longest = room.taken(together(reserved, room.heights(want, slacks_s[-1], 1.0)))
-    budgets = _budgets(room, longest)
+    budgets = _budgets(room, room.taken(reserved), longest)
     terms = terms_of(pipeline, pipeline.query(want.query))
     assert terms is not None
     accuracy = [
@@ -96,16 +99,23 @@ def _trade_off(
 
 
 def _slacks(pipeline: Pipeline, now_s: float, needed_s: float | None) -> list[float]:
-    """Parts and multiples of K, and what the promise asks for."""
+    """None, K, what the promise asks for, and round waits near parts and multiples of it."""
     unit = max(now_s, needed_s or 0.0) or pipeline.tick_s * 4
-    tried = {now_s, *(unit * part for part in _PART_OF_K)}
+    tried = {0.0, now_s, needed_s or 0.0, *(_round(unit * part) for part in _PART_OF_K)}
     return sorted(s for s in tried if s <= max(pipeline.horizon_s, now_s))
 
 
-def _budgets(room: Room, longest: float) -> list[float]:
-    """The budget in force, and even parts of what the longest wait takes."""
-    most = max(longest, 1.0)
-    return sorted({room.budget_bytes, *(most * k / _STEPS for k in range(1, _STEPS + 1))}, reverse=True)
+def _round(seconds: float) -> float:
+    """The nearest wait, by ratio, that people say: up to 12 hours, then whole days."""
+    if seconds >= _DAY * 3 / 4:
+        return round(seconds / _DAY) * _DAY
+    return float(min(_ROUND_S, key=lambda s: abs(math.log(seconds / s))))
+
+
+def _budgets(room: Room, others: float, longest: float) -> list[float]:
+    """The budget in force, and even steps from what the other queries' windows take to what the longest wait takes."""
+    steps = (others + (longest - others) * k / _STEPS for k in range(_STEPS + 1))
+    return sorted({room.budget_bytes, *(float(math.ceil(max(step, 1.0) / 512) * 512) for step in steps)}, reverse=True)
 
 
 def _most_accurate(support: Support, want: Want, reserved: Mapping[str, int], room: Room, slack_s: float) -> float:
