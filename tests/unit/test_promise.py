@@ -245,6 +245,29 @@ def test_before_anything_is_known_the_declared_slack_holds_and_then_what_was_cho
     assert (third.method, third.slack_s) == ("all_delays", 70.0)
 
 
+def test_what_is_expected_is_reached_on_average_whatever_the_delays_do() -> None:
+    """Of w, the count before a window, r, its hit, and b, the mean: r_t − b_(t−1) = (w_t + 1)(b_t − b_(t−1)).
+
+    w + 1 rises to 1/(1 − e^(−1/14)) < 14.6, so by partial summation the differences add up to at most 2 · 14.6 times
+    the spread of b; that a window is known two hours after K was told adds twice the spread.
+    """
+    rng, hours = np.random.default_rng(20), 600
+    oracle_s = np.exp(np.cumsum(rng.normal(0, 0.3, hours)) + rng.normal(0, 1.0, hours))
+    ends_us = ((np.arange(hours) + 0.5) * HOUR_US).astype(np.int64)
+    needed, state = Needed(ends_us, oracle_s, np.ones(hours)), PromiseState.initial(PROMISE)
+    expected, reached = [], []
+    for hour in range(hours):
+        known = needed.between((hour - 3) * HOUR_US, hour * HOUR_US - 600_000_000)
+        state, choice = promise_step(PROMISE, state, hour * HOUR_US, known, None)
+        if choice.accuracy_expected is not None:
+            expected.append(choice.accuracy_expected)
+            reached.append(float(oracle_s[hour] <= choice.slack_s))
+    spread = max(expected) - min(expected)
+    assert abs(np.mean(expected) - np.mean(reached)) <= (2 * 14.6 + 2) * spread / len(expected)
+    again = PromiseState.from_arrow(state.to_arrow(), PROMISE)
+    assert again.reached == state.reached is not None
+
+
 def test_a_silent_stream_keeps_what_was_learnt() -> None:
     _, learnt = one_window_a_period(np.full(40, 25.0))
     ends_us = ((np.arange(40) + 0.5) * HOUR_US).astype(np.int64)

@@ -60,10 +60,14 @@ def year() -> Year:
 
 @dataclass(frozen=True)
 class Kept:
-    """Days after the first week: share that kept the promise; mean accuracy, K, oracle slack of a day."""
+    """Days after the first week: share that kept the promise; mean accuracy, K, oracle slack of a day.
+
+    ``expected``: the mean of the accuracies that were expected, over the same windows as ``accuracy``.
+    """
 
     days: float
     accuracy: float
+    expected: float
     slack_h: float
     oracle_h: float
 
@@ -76,8 +80,10 @@ def kept(of: Year, target: float) -> Kept:
     tuples = of.arrival_us, of.delay_s
     choices = replayed(promise, RANGE_S, tuples, of.needed, at_us, DAY_S + HOUR_S, FIRST_SLACK_S)
     slack_s = np.array([choice.slack_s for choice in choices])
+    expected = np.array([choice.accuracy_expected or np.nan for choice in choices])
     hour = np.minimum(of.needed.end_us // (HOUR_S * 1_000_000), hours - 1)
     day = of.needed.end_us // (DAY_S * 1_000_000)
+    told = np.bincount(day, of.needed.weight * expected[hour])
     hits = of.needed.weight * (of.needed.slack_s <= slack_s[hour])
     all_, hit = np.bincount(day, of.needed.weight), np.bincount(day, hits)
     own = (np.arange(len(all_)) >= WARM_UP_DAYS) & (all_ > 0)
@@ -87,6 +93,7 @@ def kept(of: Year, target: float) -> Kept:
     return Kept(
         float((hit[own] / all_[own] >= target - 1e-9).mean()),
         float(hit[own].sum() / all_[own].sum()),
+        float(told[own].sum() / all_[own].sum()),
         float(slack_s[WARM_UP_DAYS * 24 :].mean() / HOUR_S),
         float(np.mean(oracle_s) / HOUR_S),
     )

@@ -16,6 +16,7 @@ import pyarrow as pa
 from tidegate.declarations.models import Pipeline, Query, to_us
 from tidegate.engine.context import RunContext, StageRun
 from tidegate.operators.accuracy import Needed, Support
+from tidegate.operators.accuracy.support import SHARES
 from tidegate.operators.window_sizing import (
     FOOTPRINT_SCHEMA,
     Arrivals,
@@ -112,11 +113,15 @@ def within_memory(
     for row in rows:
         support, wait = supports[row["query"]], waits.get(row["query"])
         row = {**row, "slack_needed_s": row["slack_s"], "bytes_needed": None if wait is None else wait.bytes_needed}
+        wanted_s, expected = row["slack_needed_s"], row["accuracy_expected"]
         if wait is not None and wait.limited:
-            expected = support.accuracy(wait.slack_s, wait.share) if support.known else None
-            row |= {"slack_s": wait.slack_s, "accuracy_expected": expected, "method": "memory"}
-        by_share = support.by_share(row["slack_s"]) if support.known else None
-        row["accuracy_by_share"] = None if by_share is None else [(f"{at:g}", v) for at, v in by_share.items()]
+            part = support.part(wait.slack_s, wait.share, wanted_s)
+            row |= {"slack_s": wait.slack_s, "method": "memory"}
+            row["accuracy_expected"] = None if expected is None else expected * part
+        by_share = None
+        if expected is not None and support.known:
+            by_share = [(f"{at:g}", expected * support.part(row["slack_s"], at, wanted_s)) for at in SHARES]
+        row["accuracy_by_share"] = by_share
         planned.append(row)
     return planned
 

@@ -61,9 +61,12 @@ class Support:
         held = self.weight[own & (self.share <= share + _ROUNDING)].sum() / self.weight[own].sum()
         return in_time * float(held)
 
-    def by_share(self, slack_s: float) -> dict[float, float]:
-        """Share of the ranges → accuracy, for this K; nothing is had of nothing."""
-        return {share: self.accuracy(slack_s, share) if share else 0.0 for share in SHARES}
+    def part(self, slack_s: float, share: float, wanted_s: float) -> float:
+        """What is left, in [0, 1], of the accuracy with ``wanted_s`` and whole ranges; nothing is had of nothing."""
+        whole = self.accuracy(wanted_s, 1.0)
+        if share <= 0 or whole <= 0:
+            return 0.0
+        return min(self.accuracy(slack_s, share) / whole, 1.0)
 
     def needed_share(self, covered: float) -> float:
         """The least of the shares told that so much of the weight needs no more than; ``tolerable`` of too few."""
