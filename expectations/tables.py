@@ -43,6 +43,7 @@ class Tables(Protocol):
 
     def tables(self) -> list[str]: ...  # noqa: D102
     def labels(self, table: str) -> list[str]: ...  # noqa: D102  # ascending
+    def rows(self, table: str, label: str) -> int: ...  # noqa: D102
     def read_arrow(  # noqa: D102
         self, table: str, labels: Sequence[str] | None = None, columns: Sequence[str] | None = None
     ) -> pa.Table: ...
@@ -53,10 +54,17 @@ class Cached:
     """Tables that remember the small partitions that suites and trailing periods read again and again."""
 
     tables: Tables
+    _labels: dict[str, list[str]] = field(default_factory=dict)
     _parts: dict[tuple[str, str], pa.Table] = field(default_factory=dict)
     _steps: dict[tuple[str, str], list[tuple[str, int, Any]]] = field(default_factory=dict)
     _first_arrivals: dict[tuple[str, str], datetime | None] = field(default_factory=dict)
     _began: dict[tuple[str, str], datetime | None] = field(default_factory=dict)
+
+    def labels(self, table: str) -> list[str]:
+        """Labels of the table's partitions, ascending."""
+        if table not in self._labels:
+            self._labels[table] = self.tables.labels(table)
+        return self._labels[table]
 
     def part(self, table: str, label: str, columns: Sequence[str] | None = None) -> pa.Table:
         """One partition: the named columns and ``interval``; None: all."""
@@ -76,7 +84,8 @@ class Cached:
         """(query, effective from, what is in effect) of one partition of ``slack_plan`` or ``query_plan``, in µs."""
         if (table, label) not in self._steps:
             of = _slot_step if table == "query_plan" else _slack_step
-            rows = self.part(table, label).to_pylist()
+            # A plan may stand for years: intervals in which none was made are not read.
+            rows = self.part(table, label).to_pylist() if self.tables.rows(table, label) else []
             self._steps[table, label] = [(r["query"], to_us(r["effective_from"]), of(r)) for r in rows]
         return self._steps[table, label]
 
@@ -87,7 +96,7 @@ class Cached:
         return self._began[stream, until]
 
     def _first_arrival(self, table: str, until: str, length: timedelta) -> datetime | None:
-        labels = self.tables.labels(table)
+        labels = self.labels(table)
         last = bisect_right(labels, until) - 1
         if last < 0:
             return None
@@ -127,13 +136,13 @@ class Case:
 
     def has(self, table: str) -> bool:
         """Whether the interval's partition is there, with rows or without."""
-        labels, label = self.cached.tables.labels(table), self.interval.label
+        labels, label = self.cached.labels(table), self.interval.label
         at = bisect_left(labels, label)
         return at < len(labels) and labels[at] == label
 
     def trailing(self, table: str, period: timedelta) -> pa.Table:
         """The rows of a small table over the intervals that began within ``period`` before this interval's end."""
-        labels = self.cached.tables.labels(table)
+        labels = self.cached.labels(table)
         begin = bisect_left(labels, self.interval.end - period, key=label_start)
         labels = labels[begin : bisect_right(labels, self.interval.label)]
         if not labels:

@@ -6,6 +6,7 @@ hide it.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from datetime import timedelta
 from typing import Any
 
@@ -94,10 +95,10 @@ def _steps(case: Case, query: Query, table: str, until_us: int) -> list[tuple[in
     found: list[tuple[int, Any]] = []
     if table == "slack_plan" and query.promised is None:
         return found
-    for label in reversed(case.cached.tables.labels(table)):
-        # A slack that is learnt in an interval takes effect at its end, a plan within it.
-        if label > case.interval.label or (label == case.interval.label and table == "slack_plan"):
-            continue
+    labels = case.cached.labels(table)
+    # A slack that is learnt in an interval takes effect at its end, a plan within it.
+    until = (bisect_left if table == "slack_plan" else bisect_right)(labels, case.interval.label)
+    for label in reversed(labels[:until]):
         found += [(at, step) for owner, at, step in case.cached.steps(table, label) if owner == query.id]
         if any(at <= until_us for at, _ in found):
             break

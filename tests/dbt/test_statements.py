@@ -85,6 +85,23 @@ def test_a_test_sees_the_tables_that_were_built(session: Session, statements: St
     assert session.sent == []
 
 
+def test_of_many_small_files_one_is_made(session: Session, statements: Statements, tmp_path: Path) -> None:
+    folder, levels = tmp_path / "many", [None, *map(float, range(99))]
+    for hour, level in enumerate(levels):
+        file = folder / f"interval=2013-02-{hour // 24 + 1:02d}T{hour % 24:02d}" / "part.parquet"
+        file.parent.mkdir(parents=True)
+        # The first was written before the column was declared.
+        pq.write_table(pa.table({"level": [level]} if hour else {"other": [1]}), file)
+    files = sorted(str(file.relative_to(folder)) for file in folder.rglob("*.parquet"))
+    statements.attach("warehouse", [SourceTable("many", {"level": "double"}, str(folder), files, 1000 * len(files))])
+    assert statements.sql(asked("true", "warehouse.many")).rows == ((100,),)
+    assert statements.sql(asked("`level` is null and `interval` = '2013-02-01T00'", "warehouse.many")).rows == ((1,),)
+    assert statements.sql(asked("`level` = 23 and `interval` = '2013-02-02T00'", "warehouse.many")).rows == ((1,),)
+    statements.sql("select * from warehouse.many")
+    (made,) = [statement for statement in session.sent if "create table warehouse.many" in statement]
+    assert "(`level` double, `interval` string) using parquet location" in made
+
+
 @pytest.mark.parametrize("condition", ["no_such_column > 1", "no_such_function(`level`)", "inline(1"])
 def test_what_duckdb_does_not_understand_is_sparks(session: Session, statements: Statements, condition: str) -> None:
     assert statements.sql(asked(condition)) == asked(condition)  # type: ignore[comparison-overlap]

@@ -68,6 +68,14 @@ def test_one_go_equals_several_runs_and_again(
     assert_same(pipeline, night, tmp_path)
 
 
+def test_passes_beside_each_other_give_the_rows_of_one(
+    spark: SparkSession, pipeline: Pipeline, night: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.stages.run._INTERVALS_AT_ONCE", 4)
+    run_stages(spark, pipeline, tmp_path, NIGHT_START, NIGHT_END, COMPUTING)
+    assert_same(pipeline, night, tmp_path)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_two_days_in_one_go_equal_two_days_hour_by_hour(

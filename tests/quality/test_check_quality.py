@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import pickle
 import re
 import subprocess
 import sys
@@ -61,6 +62,8 @@ def test_critical_failure_is_raised_after_results_and_pages_are_written(spoilt: 
         check(spoilt, intervals(spoilt.pipeline)[-1:])
     for part in ("answers_total", "total", "2013-02-08T06:30:00Z", "measured 7200 s", "promised at most 3600 s"):
         assert part in str(error.value)
+    # As it comes from another process.
+    assert str(pickle.loads(pickle.dumps(error.value))) == str(error.value)
     assert any(not row["success"] for row in results(spoilt))
     assert "answer_width_within_range" in (site(spoilt) / "hours" / f"{HOUR}.html").read_text()
     assert spoilt.read_arrow("run_metrics", [HOUR], ["app"])["app"].to_pylist().count("check_quality") == 1

@@ -42,7 +42,12 @@ class QualityError(UserError):
             lines[_KINDS_LISTED:] = [f"and {len(lines) - _KINDS_LISTED} more kinds"]
         count = len(self.failures)
         head = f"{count} critical expectation{'s' if count != 1 else ''} failed, see {page}"
+        self._page = page
         super().__init__("\n".join([head, *lines]))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As it is sent from one process to another."""
+        return QualityError, (self.failures, self._page)
 
 
 def run(context: RunContext, intervals: Sequence[Interval], policy: Policy = DEFAULT) -> None:

@@ -107,7 +107,8 @@ def _whole(table: SourceTable) -> SourceTable:
     """The table with all that it holds now."""
     log = DeltaLog(place(table.path), pa.schema([]))
     log.refresh()
-    return replace(table, files=[file.path for file in log.live()])
+    live = log.live()
+    return replace(table, files=[file.path for file in live], size=sum(file.size for file in live))
 
 
 def build(session: Session) -> dict[str, Any]:

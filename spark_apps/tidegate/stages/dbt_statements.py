@@ -16,6 +16,10 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from tidegate.store import parquet
+from tidegate.store.cut import read_file
 from tidegate.store.places import fetch, place
 
 if TYPE_CHECKING:
@@ -33,21 +37,44 @@ _DUCKDB: dict[str, str | bool | int | float | list[str]] = {
 }
 
 
+_ARROW_TYPES = {
+    "string": pa.string(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+}
+_FILES_APART = 64
+_SMALL_FILE_BYTES = 1 << 18
+_FILES_AT_ONCE = 1024
+
+
 @dataclass(frozen=True)
 class SourceTable:
     """A table of Parquet files: its columns and their types in Spark SQL, its folder, those of its files that are seen.
 
-    Without columns, those of the files.
+    Without columns, those of the files. ``size``: of all files, bytes.
     """
 
     name: str
     columns: dict[str, str]
     path: str
     files: list[str]
+    size: int = 0
+
+    @property
+    def gathered(self) -> bool:
+        """Whether its files are so many that one is made of them: each would cost more than its rows, every time."""
+        small = self.size <= len(self.files) * _SMALL_FILE_BYTES
+        return bool(self.columns) and len(self.files) > _FILES_APART and small
 
     def link(self, folder: Path) -> None:
         """Link the files into a folder of partitions, or fetch them: Spark cannot read s3://."""
         folder.mkdir(parents=True)
+        if self.gathered:
+            self._gather(folder / "part-00000.parquet")
+            return
         for file in self.files:
             target = folder / file
             target.parent.mkdir(exist_ok=True)
@@ -58,7 +85,22 @@ class SourceTable:
         if not self.columns:
             return "using parquet"
         columns = ", ".join(f"`{name}` {kind}" for name, kind in self.columns.items())
-        return f"({columns}, `interval` string) using parquet partitioned by (`interval`)"
+        return f"({columns}, `interval` string) using parquet" + (
+            "" if self.gathered else " partitioned by (`interval`)"
+        )
+
+    def _gather(self, target: Path) -> None:
+        """Write the rows of all files into one."""
+        wanted = pa.schema([(name, arrow_type(kind)) for name, kind in self.columns.items()])
+
+        def read(file: str) -> pa.Table:
+            rows = read_file(place(self.path) / file, wanted)
+            label = file.removeprefix("interval=").partition("/")[0]
+            return rows.append_column("interval", pa.repeat(pa.scalar(label), rows.num_rows))
+
+        with parquet.writer(target, wanted.append(pa.field("interval", pa.string()))) as whole:
+            for first in range(0, len(self.files), _FILES_AT_ONCE):
+                whole.write_table(pa.concat_tables(map(read, self.files[first : first + _FILES_AT_ONCE])))
 
     def nothing(self) -> str:
         """A query in Spark SQL that has the table's columns, and no row."""
@@ -196,6 +238,17 @@ class Statements:
 def quoted(path: Path) -> str:
     """A path between the quotes of Spark SQL."""
     return str(path).replace("\\", "\\\\").replace("'", "\\'")
+
+
+def arrow_type(kind: str) -> pa.DataType:
+    """The Arrow type of the tables' contract that a name of Spark SQL stands for.
+
+    >>> arrow_type("map<string,double>")
+    MapType(map<string, double>)
+    """
+    if kind.startswith("map<"):
+        return pa.map_(*map(arrow_type, kind.removeprefix("map<").removesuffix(">").split(",")))
+    return _ARROW_TYPES[kind]
 
 
 def _names(sql: str) -> Iterator[str]:

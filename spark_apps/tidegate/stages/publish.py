@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import traceback
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -105,13 +106,16 @@ def publish_mart(commit: Commit, mart: str, built: Path, intervals: Sequence[Int
     unknown = set(pc.unique(data["interval"]).to_pylist()) - {i.label for i in intervals}
     if unknown:
         raise RuntimeError(f"mart {mart} has rows of intervals that this run is not about: {sorted(unknown)}")
-    keys = [(f.name, "ascending") for f in data.schema if not pa.types.is_nested(f.type)]
-    data = data.sort_by(keys).combine_chunks().replace_schema_metadata(None)
+    keys = [f.name for f in data.schema if not pa.types.is_nested(f.type) and f.name != "interval"]
+    data = data.sort_by([(name, "ascending") for name in ("interval", *keys)])
+    data = data.combine_chunks().replace_schema_metadata(None)
     data = data.cast(_delta_schema(data.schema))
     rows, table = {}, f"{MARTS}/{mart}"
-    commit.warehouse.log(table).schema = data.drop_columns(["interval"]).schema
+    labels, own = data["interval"].to_pylist(), data.drop_columns(["interval"])
+    commit.warehouse.log(table).schema = own.schema
     for interval in intervals:
-        part = data.filter(pc.equal(data["interval"], interval.label)).drop_columns(["interval"])
+        first, last = bisect_left(labels, interval.label), bisect_right(labels, interval.label)
+        part = own.slice(first, last - first)
         folder = commit.stage_folder(table, interval.label)
         parquet.write(part, folder / f"part-00000-{commit.id}.parquet")
         rows[interval] = part.num_rows
@@ -153,8 +157,9 @@ def _turn(context: RunContext, home: Path) -> Iterator[int]:
 
 def _source_table(warehouse: Warehouse, table: str, labels: set[str]) -> SourceTable:
     columns = {field.name: spark_type(field.type) for field in warehouse.schema(table)}
-    files = [file.path for label in sorted(labels) for file in warehouse.live(table, label)]
-    return SourceTable(table, columns, str(warehouse.folder / table), files)
+    files = [file for label in sorted(labels) for file in warehouse.live(table, label)]
+    paths, size = [file.path for file in files], sum(file.size for file in files)
+    return SourceTable(table, columns, str(warehouse.folder / table), paths, size)
 
 
 def _dbt(context: RunContext, session: Session, home: Path, lock: int) -> dict[str, Any]:

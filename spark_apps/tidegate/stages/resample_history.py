@@ -69,8 +69,10 @@ def run(context: RunContext, intervals: Sequence[Interval]) -> None:
     """Decide, record and apply the passes of the intervals that end a UTC day; nothing for the others."""
     streams = [s for s in context.pipeline.streams if s.history is not None]
     due = [interval for interval in intervals if interval.ends_day]
-    if due:
+    # What there is to remove tells its age by the clock: a run over many days looks once.
+    if due and not context.tidied:
         _tidy(context)
+        context.tidied = True
     with context.stage(STAGE, intervals) as stage:
         if not streams or not due:
             return

@@ -6,7 +6,8 @@ import importlib
 from collections.abc import Callable, Sequence
 
 from tidegate.declarations import stages as declared
-from tidegate.engine.context import RunContext
+from tidegate.engine.context import RunContext, on_this_machine
+from tidegate.stages.companion import Companion
 from tidegate.store.intervals import Interval
 
 # The report is a command of its own here: it shows every interval so far.
@@ -16,6 +17,7 @@ ANSWERS = "answers"
 # What a live run does at an interval's end, unless it is told otherwise.
 LIVE_STAGES = STAGES[:-1]
 _INTERVALS_AT_ONCE = 96
+_ASIDE = ("sample_history", "resample_history", "check_quality")
 
 Stage = Callable[[RunContext, Sequence[Interval]], None]
 
@@ -36,15 +38,23 @@ def run(context: RunContext, intervals: Sequence[Interval], stages: Sequence[str
     When everything runs, a pass learns from all its intervals before it plans the first, and plans before it answers:
     what is learnt in an interval takes effect at its end, so plans and answers are the same as if stages and intervals
     took turns.
+
+    Of several passes on one machine, what no later pass waits for runs in a process beside this one: what it raises,
+    a critical check that failed too, is raised when the next pass is done.
     """
     names = [stage for stage in STAGES if stage in stages]
-    steps = _steps(names)
-    for first in range(0, len(intervals), _INTERVALS_AT_ONCE):
-        part = intervals[first : first + _INTERVALS_AT_ONCE]
-        for step in steps:
-            step(context, part)
-        # The next pass continues from this one.
-        context.cold_start = False
+    passes = [intervals[i : i + _INTERVALS_AT_ONCE] for i in range(0, len(intervals), _INTERVALS_AT_ONCE)]
+    # The stages of a pass that no stage of the next one waits for run beside it.
+    aside = [name for name in names if name in _ASIDE and len(passes) > 1 and on_this_machine()]
+    steps = _steps([name for name in names if name not in aside])
+    with Companion(context) as companion:
+        for part in passes:
+            for step in steps:
+                step(context, part)
+            if aside:
+                companion.run(aside, part)
+            # The next pass continues from this one.
+            context.cold_start = False
     # dbt takes most of its time to start, and reads only the intervals that are new to it.
     if "publish" in names:
         # dbt brings a session of its own; two at once would take twice the memory.

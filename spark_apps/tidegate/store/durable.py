@@ -23,14 +23,22 @@ def flush(files: Iterable[Place], within: Place) -> None:
     paths = {within}
     for file in files:
         assert isinstance(file, Path), "what is within a folder is a file"
-        paths |= {file, *(folder for folder in file.parents if within in folder.parents)}
-    with ThreadPoolExecutor(min(len(paths), _AT_ONCE)) as pool:
-        list(pool.map(_flush, sorted(paths)))
+        paths.add(file)
+        folder = file.parent
+        while folder not in paths and within in folder.parents:
+            paths.add(folder)
+            folder = folder.parent
+    todo = sorted(paths)
+    threads = min(len(todo), _AT_ONCE)
+    with ThreadPoolExecutor(threads) as pool:
+        # A share each: handing paths over one by one costs more than opening them.
+        list(pool.map(_flush, [todo[first::threads] for first in range(threads)]))
 
 
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def _flush(paths: Iterable[Path]) -> None:
+    for path in paths:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
