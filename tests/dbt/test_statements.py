@@ -93,7 +93,9 @@ def test_of_many_small_files_one_is_made(session: Session, statements: Statement
         # The first was written before the column was declared.
         pq.write_table(pa.table({"level": [level]} if hour else {"other": [1]}), file)
     files = sorted(str(file.relative_to(folder)) for file in folder.rglob("*.parquet"))
-    statements.attach("warehouse", [SourceTable("many", {"level": "double"}, str(folder), files, 1000 * len(files))])
+    table = SourceTable("many", {"level": "double"}, str(folder), files, str(tmp_path / "gathered"))
+    table.gather()
+    statements.attach("warehouse", [table])
     assert statements.sql(asked("true", "warehouse.many")).rows == ((100,),)
     assert statements.sql(asked("`level` is null and `interval` = '2013-02-01T00'", "warehouse.many")).rows == ((1,),)
     assert statements.sql(asked("`level` = 23 and `interval` = '2013-02-02T00'", "warehouse.many")).rows == ((1,),)

@@ -15,6 +15,7 @@ import json
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LINES_EVERY = 20
+_NOT_COMPILED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 # Client code only warms up slowly; these JVMs live for half a minute, most of which is loading Spark's own classes:
 # without verifying them, and without a collection at every few megabytes of them.
 _JVM_FLAGS = (
@@ -46,7 +48,9 @@ class Session:
     """What a dbt process needs to know; written by ``publish``, read by this module.
 
     ``slice`` is where marts are built, ``marts`` where they are published, ``docs_page`` the page to write (None: leave
-    it), ``result`` where to say how it went, ``home`` a folder for logs, parsed state and scratch.
+    it), ``result`` where to say how it went, ``home`` a folder for logs, parsed state and scratch. ``much``: whether
+    compiling queries is worth it, for so many rows. ``gathered``: a file that is there once the one file of each table
+    of many is; ``publish`` makes them meanwhile.
     """
 
     project: str
@@ -56,6 +60,8 @@ class Session:
     docs_page: str | None
     result: str
     tables: list[SourceTable]
+    much: bool = False
+    gathered: str | None = None
 
     def save(self, path: Path) -> None:
         """Write as JSON."""
@@ -85,7 +91,7 @@ def start_spark(session: Session) -> SparkSession:
             "spark.sql.catalogImplementation": "in-memory",
             "spark.sql.warehouse.dir": str(Path(session.home) / "scratch"),
             "spark.sql.session.timeZone": "UTC",
-            "spark.sql.shuffle.partitions": "1",
+            "spark.sql.shuffle.partitions": "2" if session.much else "1",
             "spark.sql.adaptive.enabled": "false",
             "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
             # A table's partitions are the folders that are there.
@@ -95,8 +101,7 @@ def start_spark(session: Session) -> SparkSession:
             "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
             "spark.sql.files.openCostInBytes": "65536",
             # A hundred different queries over little data: compiling each would cost more than it saves.
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            **({} if session.much else _NOT_COMPILED),
         }
     ).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
@@ -108,7 +113,7 @@ def _whole(table: SourceTable) -> SourceTable:
     log = DeltaLog(place(table.path), pa.schema([]))
     log.refresh()
     live = log.live()
-    return replace(table, files=[file.path for file in live], size=sum(file.size for file in live))
+    return replace(table, files=[file.path for file in live], gathered=None)
 
 
 def build(session: Session) -> dict[str, Any]:
@@ -123,6 +128,7 @@ def build(session: Session) -> dict[str, Any]:
     if not parsed.success:
         return _failure("parse", parsed)
     _say("dbt: parsed")
+    _wait_for(session)
 
     statements = Statements(spark, Path(session.home) / "sources", built=Path(session.slice))
     _route(spark, statements)
@@ -149,6 +155,15 @@ def build(session: Session) -> dict[str, Any]:
     # Its JVM may outlive this process: that of a warm host does.
     spark.stop()
     return outcome
+
+
+def _wait_for(session: Session) -> None:
+    """Until the tables' files are there, or who makes them is gone."""
+    parent = os.getppid()
+    while session.gathered and not Path(session.gathered).exists():
+        if os.getppid() != parent:
+            sys.exit("publish was ended from outside")
+        time.sleep(0.05)
 
 
 def _outcome(results: Sequence[Any]) -> dict[str, Any]:

@@ -16,10 +16,6 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from tidegate.store import parquet
-from tidegate.store.cut import read_file
 from tidegate.store.places import fetch, place
 
 if TYPE_CHECKING:
@@ -36,45 +32,26 @@ _DUCKDB: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
 }
 
-
-_ARROW_TYPES = {
-    "string": pa.string(),
-    "bigint": pa.int64(),
-    "double": pa.float64(),
-    "boolean": pa.bool_(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", "UTC"),
-}
-_FILES_APART = 64
-_SMALL_FILE_BYTES = 1 << 18
-_FILES_AT_ONCE = 1024
+# DuckDB's time grows with the square of their number.
+_FILES_AT_ONCE = 1000
 
 
 @dataclass(frozen=True)
 class SourceTable:
     """A table of Parquet files: its columns and their types in Spark SQL, its folder, those of its files that are seen.
 
-    Without columns, those of the files. ``size``: of all files, bytes.
+    Without columns, those of the files. ``gathered``: where the rows of all files stand in one.
     """
 
     name: str
     columns: dict[str, str]
     path: str
     files: list[str]
-    size: int = 0
-
-    @property
-    def gathered(self) -> bool:
-        """Whether its files are so many that one is made of them: each would cost more than its rows, every time."""
-        small = self.size <= len(self.files) * _SMALL_FILE_BYTES
-        return bool(self.columns) and len(self.files) > _FILES_APART and small
+    gathered: str | None = None
 
     def link(self, folder: Path) -> None:
         """Link the files into a folder of partitions, or fetch them: Spark cannot read s3://."""
         folder.mkdir(parents=True)
-        if self.gathered:
-            self._gather(folder / "part-00000.parquet")
-            return
         for file in self.files:
             target = folder / file
             target.parent.mkdir(exist_ok=True)
@@ -89,18 +66,24 @@ class SourceTable:
             "" if self.gathered else " partitioned by (`interval`)"
         )
 
-    def _gather(self, target: Path) -> None:
-        """Write the rows of all files into one."""
-        wanted = pa.schema([(name, arrow_type(kind)) for name, kind in self.columns.items()])
+    def gather(self) -> None:
+        """Write the rows of all files, which are on this machine, into one, or some of many rows."""
+        import duckdb
 
-        def read(file: str) -> pa.Table:
-            rows = read_file(place(self.path) / file, wanted)
-            label = file.removeprefix("interval=").partition("/")[0]
-            return rows.append_column("interval", pa.repeat(pa.scalar(label), rows.num_rows))
-
-        with parquet.writer(target, wanted.append(pa.field("interval", pa.string()))) as whole:
+        assert self.gathered is not None
+        folder = Path(self.gathered)
+        folder.mkdir(parents=True)
+        columns = ", ".join('"' + name.replace('"', '""') + '"' for name in (*self.columns, "interval"))
+        with duckdb.connect(config=_DUCKDB) as connection:
+            connection.execute("set TimeZone = 'UTC'")
             for first in range(0, len(self.files), _FILES_AT_ONCE):
-                whole.write_table(pa.concat_tables(map(read, self.files[first : first + _FILES_AT_ONCE])))
+                files = [Path(self.path) / file for file in self.files[first : first + _FILES_AT_ONCE]]
+                to = f"{_text(folder / f'part-{first:05d}.parquet')} (format parquet)"
+                try:
+                    connection.execute(f"copy (select {columns} from {_read(files, alike=True)}) to {to}")
+                except duckdb.Error:
+                    # Some were written before a column was declared: to look at the columns of all takes longer.
+                    connection.execute(f"copy (select * from {_read(files)}) to {to}")
 
     def nothing(self) -> str:
         """A query in Spark SQL that has the table's columns, and no row."""
@@ -229,6 +212,8 @@ class Statements:
         self._in_duckdb.add(name)
 
     def _linked(self, name: str, table: SourceTable) -> Path:
+        if table.gathered is not None:
+            return Path(table.gathered)
         folder = self._links / name
         if not folder.exists():
             table.link(folder)
@@ -238,17 +223,6 @@ class Statements:
 def quoted(path: Path) -> str:
     """A path between the quotes of Spark SQL."""
     return str(path).replace("\\", "\\\\").replace("'", "\\'")
-
-
-def arrow_type(kind: str) -> pa.DataType:
-    """The Arrow type of the tables' contract that a name of Spark SQL stands for.
-
-    >>> arrow_type("map<string,double>")
-    MapType(map<string, double>)
-    """
-    if kind.startswith("map<"):
-        return pa.map_(*map(arrow_type, kind.removeprefix("map<").removesuffix(">").split(",")))
-    return _ARROW_TYPES[kind]
 
 
 def _names(sql: str) -> Iterator[str]:
@@ -269,6 +243,15 @@ def _for_duckdb(sql: str) -> str:
 def _files_for_duckdb(folder: Path) -> str | None:
     """A query over the Parquet files of a table, partitions and all; None if there are none."""
     files = sorted(folder.rglob("*.parquet"))
-    names = ", ".join("'" + str(file).replace("'", "''") + "'" for file in files)
-    options = "hive_partitioning = true, hive_types_autocast = false, union_by_name = true"
-    return f"select * from read_parquet([{names}], {options})" if files else None
+    return f"select * from {_read(files)}" if files else None
+
+
+def _read(files: Iterable[Path], alike: bool = False) -> str:
+    """Files of partitions; ``alike``: an error if one lacks a column that the first has."""
+    options = f"hive_partitioning = true, hive_types_autocast = false, union_by_name = {str(not alike).lower()}"
+    return f"read_parquet([{', '.join(map(_text, files))}], {options})"
+
+
+def _text(path: Path) -> str:
+    """A path between the quotes of DuckDB."""
+    return "'" + str(path).replace("'", "''") + "'"

@@ -41,6 +41,9 @@ from tidegate.store.warehouse import MARTS, Warehouse
 
 STAGE = "publish"
 _FINGERPRINT = "project.fingerprint"
+_FILES_APART = 64
+_SMALL_FILE_BYTES = 1 << 18
+_MANY_ROWS = 200_000
 _NAMED_FAILURES = 10
 _MESSAGE_CHARACTERS = 400
 # A child of spark-submit would otherwise talk to its parent's JVM.
@@ -75,6 +78,7 @@ def run(context: RunContext, intervals: Sequence[Interval]) -> None:
                 stage.record(interval, rows_out=rows)
     (home / _FINGERPRINT).write_text(fingerprint)
     shutil.rmtree(session.slice, ignore_errors=True)
+    shutil.rmtree(home / "gathered", ignore_errors=True)
 
 
 def prepare_session(warehouse: Warehouse, labels: Sequence[str], fingerprint: str) -> Session:
@@ -84,6 +88,10 @@ def prepare_session(warehouse: Warehouse, labels: Sequence[str], fingerprint: st
     documented = page.is_file() and _last_fingerprint(home) == fingerprint
     shutil.rmtree(home / "slice", ignore_errors=True)
     shutil.rmtree(home / "scratch", ignore_errors=True)
+    gathering = home / "gathered"
+    shutil.rmtree(gathering, ignore_errors=True)
+    tables = [_source_table(warehouse, table, set(labels), gathering) for table in warehouse.tables()]
+    rows = sum(warehouse.rows(table, label) for table in warehouse.tables() for label in labels)
     session = Session(
         project=str(home / "project"),
         home=str(home),
@@ -91,7 +99,9 @@ def prepare_session(warehouse: Warehouse, labels: Sequence[str], fingerprint: st
         marts=str(warehouse.folder / MARTS),
         docs_page=None if documented else str(page),
         result=str(home / "result.json"),
-        tables=[_source_table(warehouse, table, set(labels)) for table in warehouse.tables()],
+        tables=tables,
+        much=rows > _MANY_ROWS,
+        gathered=str(gathering / "whole") if any(table.gathered for table in tables) else None,
     )
     session.save(home / "session.json")
     return session
@@ -155,11 +165,25 @@ def _turn(context: RunContext, home: Path) -> Iterator[int]:
         yield lock.fileno()
 
 
-def _source_table(warehouse: Warehouse, table: str, labels: set[str]) -> SourceTable:
+def _source_table(warehouse: Warehouse, table: str, labels: set[str], gathering: Path) -> SourceTable:
     columns = {field.name: spark_type(field.type) for field in warehouse.schema(table)}
     files = [file for label in sorted(labels) for file in warehouse.live(table, label)]
-    paths, size = [file.path for file in files], sum(file.size for file in files)
-    return SourceTable(table, columns, str(warehouse.folder / table), paths, size)
+    # Where files are small, each costs more than its rows, every time that the table is read.
+    many = len(files) > _FILES_APART and sum(file.size for file in files) <= len(files) * _SMALL_FILE_BYTES
+    gathered = str(gathering / table) if many and isinstance(warehouse.folder, Path) else None
+    return SourceTable(table, columns, str(warehouse.folder / table), [file.path for file in files], gathered)
+
+
+def _gather(session: Session) -> None:
+    """Make one file of each table that has many."""
+    if session.gathered is None:
+        return
+    try:
+        for table in session.tables:
+            if table.gathered:
+                table.gather()
+    finally:
+        Path(session.gathered).touch()
 
 
 def _dbt(context: RunContext, session: Session, home: Path, lock: int) -> dict[str, Any]:
@@ -175,6 +199,8 @@ def _dbt(context: RunContext, session: Session, home: Path, lock: int) -> dict[s
     with open(errors_path, "w") as errors:
         lines, ended = start(home, errors, lock)
         try:
+            # While dbt parses and Spark starts.
+            _gather(session)
             with lines:
                 for line in lines:
                     if line.startswith("dbt: "):
