@@ -17,8 +17,10 @@ PACKAGES := spark_apps/tidegate dags/tidegate_dags expectations
 # Three processes for two cores, as they often wait; tests that share what is dear to make stay on one of them
 # (tests/conftest.py). One by one: make test WORKERS=
 WORKERS ?= -n 3 --no-loadscope-reorder
-# The demo's days: the storm of 8 and 9 February 2013, and the day before it. Airflow runs the last intervals.
-DEMO_FROM := 2013-02-07T00
+# The demo's days: five weeks of flights that teach it, then the storm of 8 and 9 February 2013, from the day before it.
+# Airflow runs the last intervals.
+DEMO_FROM ?= 2013-01-01T00
+DEMO_STORM := 2013-02-07T00
 DEMO_AIRFLOW_FROM ?= 2013-02-09T22
 DEMO_TO := 2013-02-10T00
 
@@ -39,8 +41,8 @@ setup: .venv/.complete ## Install everything into .venv (Python 3.11 and Java 17
 	@touch $@
 	@echo "setup: done"
 
-demo: setup ## Run the flights of the February storm through Airflow and Spark, and show what came out
-	@bash infra/demo/demo.sh $(DEMO_FROM) $(DEMO_AIRFLOW_FROM) $(DEMO_TO)
+demo: setup ## Run 40 days of flights up to the February storm, the end through Airflow, and show what came out
+	@bash infra/demo/demo.sh $(DEMO_FROM) $(DEMO_STORM) $(DEMO_AIRFLOW_FROM) $(DEMO_TO)
 
 up: setup ## Start Airflow and leave it running; prints where it is and where its password is
 	@$(BIN)/python infra/airflow/stack.py up

@@ -1,8 +1,8 @@
 """A short account of what a pipeline did, for the end of ``make demo``.
 
-What ran and how long it took; one answer; the promises, what became of them, and whether DuckDB's brute force over the
-same tuples gives the same answers; memory against the budgets; what was refused; where to look. Everything is read
-from the warehouse. Exit status 1 if an answer differs from DuckDB's.
+The promises, what became of them, how long answers waited for that, and whether DuckDB's brute force over the same
+tuples gives the same answers; one answer; what ran and how long it took; memory against the budgets; what was refused;
+where to look. Everything is read from the warehouse. Exit status 1 if an answer differs from DuckDB's.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.promises import Line, explained, lines
 from tidegate.readable import duration
+from tidegate.report.hindsight import Held, Waited, held, sentences, waited
 from tidegate.store.intervals import Interval, intervals_between
 from tidegate.store.warehouse import Warehouse
 
@@ -71,10 +72,24 @@ class Account:
         """Query → what is said of its promise at the end of the range."""
         return {line.query: line for line in lines(self.pipeline, self.read("promise_periods").to_pylist())}
 
-    def slack_s(self, query: Query) -> float | None:
-        """How long the query waits from the end of the range on."""
-        own = self.read("slack_plan").filter(pc.field("query") == query.id).sort_by("effective_from")
-        return own.column("slack_s")[-1].as_py() if own.num_rows else None
+    def waits(self) -> dict[str, Waited]:
+        """Query → how long its answers waited, as far as that is judged."""
+        periods = self.read("promise_periods").to_pylist()
+        needed, accuracy = (
+            self.warehouse.read_arrow(table, self.labels, ["query", "window_end", "slack_s"]).to_pandas()
+            for table in ("needed_slack", "accuracy")
+        )
+        found = {}
+        for query in self.pipeline.queries:
+            own = [row for row in periods if row["query"] == query.id]
+            frames = (frame[frame["query"] == query.id] for frame in (needed, accuracy))
+            if own and (one := waited(query, own, *frames)) is not None:
+                found[query.id] = one
+        return found
+
+    def held(self) -> Held | None:
+        """What windows held, and what exact answers would have needed."""
+        return held(self.pipeline, self.read("stream_rates").to_pandas())
 
     def latest_answer(self, query: Query) -> list[dict[str, Any]]:
         """The rows of the newest window that has any."""
@@ -82,10 +97,9 @@ class Account:
         newest = max((row["window_end"] for row in rows), default=None)
         return [row for row in rows if row["window_end"] == newest]
 
-    def checked(self, query: Query) -> Comparison:
-        """Every answer of the range against DuckDB's."""
-        start, end = self.intervals[0].start, self.intervals[-1].end
-        return check_answers(self.pipeline, query, self.warehouse.folder, start, end)
+    def checked(self, query: Query, since: datetime) -> Comparison:
+        """Every answer of the range from an instant on against DuckDB's, which looks at every tuple for each."""
+        return check_answers(self.pipeline, query, self.warehouse.folder, since, self.intervals[-1].end)
 
     def peak(self, column: str) -> int:
         """The largest of a column of run_metrics."""
@@ -126,15 +140,17 @@ def section(console: Console, title: str, made: Table, caption: str = "") -> Non
     console.print(f" [dim]{escape(caption)}[/dim]\n" if caption else "")
 
 
-def print_account(console: Console, account: Account, answer_of: Query, places: Mapping[str, str], check: bool) -> bool:
-    """Print the page; returns whether every answer was as DuckDB's."""
+def print_account(
+    console: Console, account: Account, answer_of: Query, places: Mapping[str, str], since: datetime | None
+) -> bool:
+    """Print the page; returns whether every answer that is checked, those ``since`` an instant, was as DuckDB's."""
     pipeline, first, last = account.pipeline, account.intervals[0], account.intervals[-1]
     stages = account.stages()
     span = f"{first.start:%-d %B %Y, %H:%M} to {last.end:%-d %B %Y, %H:%M} UTC"
     console.rule(f"[bold]{pipeline.name}[/bold]  {span}", align="left", style="cyan")
-    print_stages(console, account, stages)
+    all_equal = print_promises(console, account, since)
     print_answer(console, account, answer_of)
-    all_equal = print_promises(console, account, check)
+    print_stages(console, account, stages)
     print_memory(console, account)
     print_refused(console, account)
     if places:
@@ -182,11 +198,12 @@ def print_answer(console: Console, account: Account, query: Query) -> None:
         console.print(f"[bold]{escape(question)}[/bold]\n  no answer yet\n")
 
 
-def print_promises(console: Console, account: Account, check: bool) -> bool:
+def print_promises(console: Console, account: Account, since: datetime | None) -> bool:
     """In how many periods each promise was kept, how the open one stands, whether DuckDB agrees with every answer."""
-    said = account.lines()
+    said, waits = account.lines(), account.waits()
     promises = table("query", "kept in", "newest period judged; the open one, so far")
-    answers = table("query", "promise", "waits now", "against brute force", right=("waits now",))
+    lengths = ("waited", "best fixed")
+    answers = table("query", "promise", *lengths, "windows as brute force", right=lengths)
     problems: list[Comparison] = []
     for query in account.pipeline.queries:
         promise = "[dim]none[/dim]"
@@ -195,16 +212,19 @@ def print_promises(console: Console, account: Account, check: bool) -> bool:
             shown = [last, so_far] if said[query.id].judged else [so_far]
             promises.add_row(query.id, f"[{_STYLES[said[query.id].tone]}]{mark} {kept}[/]", "\n".join(shown))
         verdict = "[dim]not checked[/dim]"
-        if check:
-            comparison = account.checked(query)
-            equal = f"[green]✓ {comparison.windows:,} windows equal[/green]"
-            verdict = equal if comparison.equal else f"[red]✗ {len(comparison.differences):,} differences[/red]"
+        if since is not None:
+            comparison = account.checked(query, since)
+            equal = f"[green]✓ all {comparison.windows:,}[/green]"
+            verdict = equal if comparison.equal else f"[red]✗ {len(comparison.differences):,} differ[/red]"
             problems += [] if comparison.equal else [comparison]
-        slack_s = account.slack_s(query)
-        waits = "" if slack_s is None else duration(slack_s)
-        answers.add_row(query.id, promise, waits, verdict)
+        answers.add_row(query.id, promise, *(waits[query.id].shown if query.id in waits else ("", "")), verdict)
+    kept, judged = (sum(getattr(line, name) for line in said.values()) for name in ("kept", "judged"))
+    told = sentences(account.pipeline, list(waits.values()), account.held())
+    console.print(" ".join([f"[bold]{kept} of {judged} promise periods kept.[/bold]", *told]) + "\n")
     section(console, "Promises", promises, explained(said.values()))
-    section(console, "Answers", answers, "Brute force: DuckDB, over the same tuples.")
+    caption = "Waited: on average, over the periods judged. Best fixed: the shortest that keeps as many, known only "
+    brute = "" if since is None else f" Brute force: DuckDB, over the same tuples, from {since:%-d %B %Y, %H:%M} on."
+    section(console, "Answers", answers, f"{caption}afterwards.{brute}")
     for comparison in problems:
         console.print(escape(str(comparison)), style="red", highlight=False)
     return not problems
@@ -284,6 +304,9 @@ def argument_parser() -> argparse.ArgumentParser:
     parser.add_argument("--from", dest="start", type=instant, required=True, metavar="T")
     parser.add_argument("--to", dest="end", type=instant, required=True, metavar="T")
     parser.add_argument("--query", metavar="ID", help="whose newest answer to show (default: the first top-k query)")
+    parser.add_argument(
+        "--check-from", type=instant, metavar="T", help="recompute the answers by DuckDB from here on (default: --from)"
+    )
     parser.add_argument("--no-check", dest="check", action="store_false", help="do not recompute the answers by DuckDB")
     for option, name in (("airflow", "URL"), ("data-docs", "PATH"), ("dbt-docs", "PATH"), ("report", "PATH")):
         parser.add_argument(f"--{option}", metavar=name, help="mentioned under 'where to look'")
@@ -316,7 +339,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     account = Account(pipeline, warehouse, intervals)
     given = {name: place for name, place in places.items() if place}
     console = Console(width=WIDTH, highlight=False)
-    return 0 if print_account(console, account, pipeline.query(wanted), given, options.check) else 1
+    since = (options.check_from or options.start) if options.check else None
+    return 0 if print_account(console, account, pipeline.query(wanted), given, since) else 1
 
 
 if __name__ == "__main__":

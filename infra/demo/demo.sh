@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# The demo: the storm of February 2013, most of it through `tidegate run`, its last intervals through a real Airflow.
-# Usage: demo.sh FROM AIRFLOW_FROM TO   (UTC; the make target sets the environment)
+# The demo: five weeks of flights and the storm of February 2013 through `tidegate run`, the storm's last intervals
+# through a real Airflow.
+# Usage: demo.sh FROM STORM AIRFLOW_FROM TO   (UTC; the make target sets the environment)
 set -euo pipefail
-from=$1 airflow_from=$2 to=$3
+from=$1 storm=$2 airflow_from=$3 to=$4
 pipeline=dags/pipelines/flights
 bin=.venv/bin
 # Small applications leave a core idle while they start: two at once.
@@ -14,7 +15,7 @@ say() { printf '\n\033[1m[%d:%02d] %s\033[0m\n' $(((SECONDS - began) / 60)) $(((
 say "1/5 Landing the flights of $from to $to, one file per stream and hour, as an airline's feed would"
 $bin/python -m tidegate.examples.land_flights --landing "$TIDEGATE_LANDING" --from "$from" --to "$to"
 
-say "2/5 tidegate run: every interval up to $airflow_from, all stages, in one Spark session"
+say "2/5 tidegate run: every interval up to $airflow_from, all stages: five weeks teach it, then comes the storm"
 $bin/tidegate run $pipeline --warehouse "$TIDEGATE_WAREHOUSE" --from "$from" --to "$airflow_from"
 
 say "3/5 Airflow: the intervals from $airflow_from on, through a real scheduler"
@@ -29,7 +30,8 @@ say "4/5 The report"
 $bin/tidegate report $pipeline --warehouse "$TIDEGATE_WAREHOUSE"
 
 say "5/5 What came out"
-$bin/python -m infra.demo.account $pipeline --warehouse "$TIDEGATE_WAREHOUSE" --from "$from" --to "$to"
+$bin/python -m infra.demo.account $pipeline --warehouse "$TIDEGATE_WAREHOUSE" --from "$from" --to "$to" \
+  --check-from "$storm"
 if [ "$was_running" = no ]; then
   trap - EXIT
   $bin/python infra/airflow/stack.py down

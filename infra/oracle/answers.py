@@ -100,6 +100,12 @@ def register(connection: duckdb.DuckDBPyConnection, query: Query, windows: Seque
     connection.register("oracle_windows", pa.table(columns))
 
 
+def near(alias: str) -> str:
+    """True of the tuples between the first window's begin and the last one's end: no other can be in a window."""
+    first, last = (f"(SELECT {bound} FROM oracle_windows)" for bound in (f"min(lower_{alias})", "max(window_end)"))
+    return f"event_time BETWEEN {first} AND {last}"
+
+
 def aggregate_sql(query: Query, folder: Path) -> str:
     """The brute-force statement of an aggregate or join-aggregate: windows × tuples × tuples, then GROUP BY."""
     joins, on_keys = [], []
@@ -109,7 +115,8 @@ def aggregate_sql(query: Query, folder: Path) -> str:
         own = "".join(
             f", ({duck(a.expression)}) AS {a.slot}_value" for a in query.aggregates if a.alias == alias and a.expression
         )
-        tuples = f"SELECT *{own} FROM {parquet(folder, f'events_{window.stream}')} WHERE {predicate}"
+        events = parquet(folder, f"events_{window.stream}")
+        tuples = f"SELECT *{own} FROM {events} WHERE ({predicate}) AND {near(alias)}"
         name = quoted(alias)
         joins.append(
             f"""JOIN ({tuples}) AS {name}
@@ -160,13 +167,15 @@ def top_k_sql(query: Query, folder: Path) -> str:
     order = ", ".join([*terms, "event_time", "event_id"])
     outputs = [f"{duck(o.expression)} AS {quoted(o.name)}" for o in query.outputs if o.name != "event_id"]
     columns = ", ".join(["window_end", "tuples.event_id", *outputs])
+    events = parquet(folder, f"events_{window.stream}")
+    tuples = f"SELECT * FROM {events} WHERE ({predicate}) AND {near(window.alias)}"
     parts = ", ".join(["window_end", *(f"tuples.{quoted(g.column)}" for g in query.group_by)])
     return f"""
     SELECT * FROM (
       SELECT {columns},
              row_number() OVER (PARTITION BY {parts} ORDER BY {order}) AS rank
       FROM oracle_windows
-      JOIN (SELECT * FROM {parquet(folder, f"events_{window.stream}")} WHERE {predicate}) AS tuples
+      JOIN ({tuples}) AS tuples
         ON tuples.event_time >= oracle_windows.lower_{window.alias} AND tuples.event_time < oracle_windows.window_end
        AND greatest(tuples.arrival_time, tuples.event_time) <= oracle_windows.visible_until
     ) WHERE rank <= {query.limit}
@@ -361,17 +370,18 @@ def show_row(row: Row, without: Sequence[str]) -> str:
     return ", ".join(f"{name}={show(value)}" for name, value in row.items() if name not in without)
 
 
-def read_rows(folder: Path, table: str) -> list[Row]:
-    """All rows of a table, over all its partitions."""
+def read_rows(folder: Path, table: str, condition: str = "true") -> list[Row]:
+    """The rows of a table, over all its partitions, for which a condition in DuckDB's SQL holds."""
     if not any(folder.glob(f"{table}/*/*.parquet")):
         return []
-    return arrow(connect(), f"SELECT * FROM {parquet(folder, table)}").to_pylist()
+    return arrow(connect(), f"SELECT * FROM {parquet(folder, table)} WHERE {condition}").to_pylist()
 
 
 def check_answers(pipeline: Pipeline, query: Query, folder: Path, start: datetime, end: datetime) -> Comparison:
     """Compare the table ``answers_<query>`` as a whole with what it must hold."""
     table = f"answers_{query.id}"
-    actual = [row for row in read_rows(folder, table) if start <= row["emitted_at"] < end]
+    within = f"emitted_at >= '{start.isoformat()}' AND emitted_at < '{end.isoformat()}'"
+    actual = read_rows(folder, table, within)
     expected = expected_answers(pipeline, query, folder, start, end)
     comparison = compare(table, actual, expected, key_columns(query))
     # All windows that were due, also those whose answer is rightly without rows.

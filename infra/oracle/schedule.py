@@ -5,6 +5,7 @@ Written to be believed at sight, one instant after the other; it shares no code 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -83,12 +84,9 @@ def multiples(step_s: float, start: datetime, end: datetime) -> Iterator[datetim
 
 
 def in_effect(plan: list[tuple], instant: datetime) -> tuple | None:
-    """The newest of the rows (effective_from, …) that took effect at or before an instant."""
-    newest = None
-    for row in plan:
-        if row[0] <= instant:
-            newest = row
-    return newest
+    """The newest of the rows (effective_from, …), which ascend, that took effect at or before an instant."""
+    count = bisect_right(plan, instant, key=lambda row: row[0])
+    return plan[count - 1] if count else None
 
 
 def first_tick(pipeline: Pipeline, query: Query, folder: Path) -> datetime | None:

@@ -91,10 +91,19 @@ def warehouse(tmp_path: Path, pipeline: Pipeline) -> Path:
         tmp_path,
         pipeline,
         "accuracy",
-        [row | {"window_end": at} for row, at in zip(hit + off, ends + ends, strict=True)],
+        [row | {"window_end": at} for row, at in zip(hit + off, ends + ends, strict=True)]
+        + [hit[0] | {"window_end": START - timedelta(days=1), "slack_s": wait_s} for wait_s in (600.0, 1200.0)],
     )
     _write(tmp_path, pipeline, "promise_periods", _periods("most_delayed", 20, 19) + _periods("mean_delay", 20, 18))
     hours = [START + timedelta(hours=i) for i in range(3)]
+    # A winner a day, each late by as many minutes as there are days before: 19 of the 20 days want 19 minutes at most.
+    days = [START - timedelta(days=number) + timedelta(hours=1) for number in range(1, 21)]
+    late = [{"query": "most_delayed", "window_end": at, "event_id": "x", "slack_s": 60.0 * number}
+            for number, at in enumerate(days, start=1)]  # fmt: skip
+    _write(tmp_path, pipeline, "needed_slack", late)
+    rates = [{"stream": "departures", "tick": START + timedelta(minutes=5 * i), "tuples": 10, "tuple_bytes": 100.0,
+              "held_tuples": 90, "held_bytes": 9000} for i in range(36)]  # fmt: skip
+    _write(tmp_path, pipeline, "stream_rates", rates)
     slacks = [{"query": "most_delayed", "effective_from": at, "slack_s": 3600.0,
                "oracle_slack_s": 3000.0 if i else None,
                "accuracy_target": 0.95, "windows": 6, "method": "quantile"} for i, at in enumerate(hours)]  # fmt: skip
@@ -140,11 +149,21 @@ def test_the_first_table_says_of_each_query_what_was_promised_and_kept(pipeline:
     rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)[1:]]
     last, now = "2013-02-07: 94.0 % over 144 windows, missed", "2013-02-08: 96.0 % over 72 windows"
     assert rows == [
-        ["most_delayed", "✓", "ACCURACY 95 % each day", "19 of 20 days", last, now, "1 h", "50 min",
+        ["most_delayed", "✓", "ACCURACY 95 % each day", "19 of 20 days", last, now, "15 min", "19 min",
          "A 75.0 %, B 25.0 %"],
-        ["mean_delay", "✗", "ERROR 2 % each day", "18 of 20 days", last, now, "", "", ""],
+        ["mean_delay", "✗", "ERROR 2 % each day", "18 of 20 days", last, now, "0 s", "0 s", ""],
         ["plain", "–", "none", "", "", "", "", "", ""],
     ]  # fmt: skip
+
+
+def test_what_it_took_is_set_against_the_best_fixed_wait_and_exact_answers(pipeline: Pipeline, warehouse: Path):
+    page = run(pipeline, warehouse).read_text()
+    # Both promises count alike: (15 min + 0) / 2 against (19 min + 0) / 2.
+    assert "Answers waited 7 min 30 s on average over the queries" in page and "only afterwards: 9 min 30 s." in page
+    assert re.search(r"<b[^>]*>79 %</b>waited, of the best fixed wait in hindsight", page)
+    # An hour's range and an hour's horizon: 24 ticks of 1000 bytes.
+    assert "held at most 8.79 KiB of 64 KiB; exact answers, which wait out the horizon of 1 h" in page
+    assert "would have needed 23.4 KiB." in page and re.search(r"<b[^>]*>38 %</b>held, of what exact answers", page)
 
 
 def test_every_period_is_listed_and_the_open_one_is_no_verdict(pipeline: Pipeline, warehouse: Path):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pandas as pd
 import plotly.graph_objects as go
 import pyarrow as pa
@@ -20,8 +18,8 @@ from tidegate.declarations.promises import (
     show_period,
 )
 from tidegate.declarations.units import show_percent
-from tidegate.readable import duration
 from tidegate.report.charts import COLORS, chart, numbers, reference
+from tidegate.report.hindsight import Held, Waited, held, sentences, waited
 from tidegate.report.page import Part, Section
 from tidegate.report.tables import Tables, nothing_in
 
@@ -38,27 +36,44 @@ def lines_of(pipeline: Pipeline, tables: Tables) -> dict[str, Line]:
     return {line.query: line for line in lines(pipeline, _rows(tables["promise_periods"]))}
 
 
+def waits_of(pipeline: Pipeline, tables: Tables) -> dict[str, Waited]:
+    """Query → how long its answers waited, as far as that can be judged."""
+    found = {
+        query.id: waited(
+            query,
+            _rows(tables.of("promise_periods", query.id)),
+            tables.of("needed_slack", query.id),
+            tables.of("accuracy", query.id),
+        )
+        for query in pipeline.queries
+        if query.promised is not None
+    }
+    return {query_id: one for query_id, one in found.items() if one is not None}
+
+
+def memory_of(pipeline: Pipeline, tables: Tables) -> Held | None:
+    """What windows held, and what exact answers would have needed."""
+    return held(pipeline, tables["stream_rates"])
+
+
 def promises_section(pipeline: Pipeline, tables: Tables) -> Section:
-    """One line a query: promise, what was kept, the wait now and the least that would have done, levels of support."""
-    columns = (*HEADINGS, "K now", "oracle K", "time at level")
-    found, rows = lines_of(pipeline, tables), []
+    """One line a query: promise, what was kept, the waits and the best fixed one in hindsight, levels of support."""
+    columns = (*HEADINGS, "waited", "best fixed K", "time at level")
+    found, waits, rows = lines_of(pipeline, tables), waits_of(pipeline, tables), []
     for query in promised_first(pipeline):
-        slacks = tables.of("slack_plan", query.id).sort_values("effective_from")
-        now = duration(slacks["slack_s"].iloc[-1]) if len(slacks) else ""
-        least = slacks["oracle_slack_s"].median() if len(slacks) else math.nan
-        oracle = "" if math.isnan(least) else duration(least)
+        mean, fixed = waits[query.id].shown if query.id in waits else ("", "")
         said = found[query.id].cells if query.id in found else (query.id, "–", "none", "", "", "")
-        rows.append((*said, now, oracle, _levels(query, tables)))
-    table = numbers(columns, rows, ("K now", "oracle K"))
+        rows.append((*said, mean, fixed, _levels(query, tables)))
+    table = numbers(columns, rows, ("waited", "best fixed K"))
     note = (
-        "K: how long the query waits after a window's end. Oracle K: the shortest wait that would have met the promise"
-        ", known once the windows are final; the median over the intervals. Level A: the whole range was held, B: "
-        "enough for the promised error, C: in turns."
+        "Waited: how long after a window's end its answer was given, the mean over the periods that are judged. Best "
+        "fixed K: the shortest wait that, the same all the time, would have kept as many of them; known only "
+        "afterwards. Level A: the whole range was held, B: enough for the promised error, C: in turns."
     )
     return Section(
         "promises",
         "Promises",
-        paragraphs=(explained(found.values()),),
+        paragraphs=(explained(found.values()), *sentences(pipeline, list(waits.values()), memory_of(pipeline, tables))),
         missing=() if len(tables["promise_periods"]) or not found else (nothing_in("promise_periods"),),
         parts=(Part("promises-table", "What was promised, what was kept", table, note=note),),
     )

@@ -20,7 +20,7 @@ from tidegate.declarations.promises import Line
 from tidegate.declarations.units import show_percent
 from tidegate.report.history import history_section
 from tidegate.report.page import Section, Tile, Tone, page
-from tidegate.report.promises import lines_of, promised_first, promises_section
+from tidegate.report.promises import lines_of, memory_of, promised_first, promises_section, waits_of
 from tidegate.report.sections import (
     failures,
     memory_section,
@@ -75,7 +75,7 @@ def render(pipeline: Pipeline, tables: Tables) -> str:
         runs_section(tables),
         quality_section(tables),
     ]
-    covers, tiles = _covers(tables), _tiles(tables, list(of_promises.values()))
+    covers, tiles = _covers(tables), _tiles(pipeline, tables, list(of_promises.values()))
     # Last, when everything has been read.
     if tables.left_out:
         sections.insert(
@@ -91,11 +91,18 @@ def _covers(tables: Tables) -> str:
     return f"Covers {len(labels)} interval{'s' if len(labels) > 1 else ''}, {labels[0]} to {labels[-1]}."
 
 
-def _tiles(tables: Tables, promises: Sequence[Line]) -> list[Tile]:
+def _tiles(pipeline: Pipeline, tables: Tables, promises: Sequence[Line]) -> list[Tile]:
     tones = {line.tone for line in promises}
     tone: Tone = "bad" if "bad" in tones else "good" if tones == {"good"} else "open"
     kept, judged = sum(line.kept for line in promises), sum(line.judged for line in promises)
     tiles = [Tile("promise periods kept", f"{kept} of {judged}", tone)]
+    waits = [wait for wait in waits_of(pipeline, tables).values() if wait.fixed_s is not None]
+    if fixed_s := sum(wait.fixed_s or 0.0 for wait in waits):
+        share = sum(wait.mean_s for wait in waits) / fixed_s
+        tiles.append(Tile("waited, of the best fixed wait in hindsight", f"{share * 100:.0f} %"))
+    memory = memory_of(pipeline, tables)
+    if memory is not None and memory.exact:
+        tiles.append(Tile("held, of what exact answers need", f"{memory.most / memory.exact * 100:.0f} %"))
     metrics = tables["run_metrics"]
     for label, peak, budget in (
         ("peak window state of its budget", "peak_state_bytes", "memory_budget_bytes"),

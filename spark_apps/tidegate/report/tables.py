@@ -15,12 +15,13 @@ from tidegate.store.intervals import interval_labelled
 from tidegate.store.warehouse import Warehouse
 
 # A map and whole records, which the page has no use for.
-_NOT_SHOWN = {("accuracy", "width_s"), ("quarantine", "record")}
+_NOT_SHOWN = {("accuracy", "width_s"), ("quarantine", "record"), ("needed_slack", "event_id")}
 
 _WRITTEN_BY = {
     "accuracy": "calibrate",
     "promise_periods": "calibrate",
     "slack_plan": "calibrate",
+    "needed_slack": "calibrate",
     "window_plan": "ingest",
     "query_plan": "ingest",
     "stream_rates": "ingest",
