@@ -37,6 +37,7 @@ example:
       --from 2013-02-07 --to 2013-02-10 --airflow http://localhost:8080 --report .tidegate/report.html
 """
 WIDTH = 100
+_ROWS_SHOWN = 5
 _STYLES = {"good": "green", "bad": "red", "open": "yellow"}
 
 
@@ -186,7 +187,7 @@ def print_answer(console: Console, account: Account, query: Query) -> None:
     names = [*(["rank"] if query.kind == "top_k" else []), *(o.name for o in query.outputs)]
     right = [n for n in names if rows and isinstance(rows[0][n], int | float)]
     shown = table(*names, right=right)
-    for row in sorted(rows, key=lambda r: [str(r.get(key, "")).rjust(9) for key in query.row_keys])[:10]:
+    for row in sorted(rows, key=lambda r: [str(r.get(key, "")).rjust(9) for key in query.row_keys])[:_ROWS_SHOWN]:
         shown.add_row(*(show(row[name]) for name in names))
     if rows:
         row = rows[0]
@@ -220,7 +221,8 @@ def print_promises(console: Console, account: Account, since: datetime | None) -
         answers.add_row(query.id, promise, *(waits[query.id].shown if query.id in waits else ("", "")), verdict)
     kept, judged = (sum(getattr(line, name) for line in said.values()) for name in ("kept", "judged"))
     told = sentences(account.pipeline, list(waits.values()), account.held())
-    console.print(" ".join([f"[bold]{kept} of {judged} promise periods kept.[/bold]", *told]) + "\n")
+    told = (f"[bold]{kept} of {judged} promise periods kept.[/bold]", *told) if judged else told
+    console.print(" ".join(told) + "\n")
     section(console, "Promises", promises, explained(said.values()))
     caption = "Waited: on average, over the periods judged. Best fixed: the shortest that keeps as many, known only "
     brute = "" if since is None else f" Brute force: DuckDB, over the same tuples, from {since:%-d %B %Y, %H:%M} on."
