@@ -224,9 +224,8 @@ def print_promises(console: Console, account: Account, since: datetime | None) -
     told = (f"[bold]{kept} of {judged} promise periods kept.[/bold]", *told) if judged else told
     console.print(" ".join(told) + "\n")
     section(console, "Promises", promises, explained(said.values()))
-    caption = "Waited: on average, over the periods judged. Best fixed: the shortest that keeps as many, known only "
-    brute = "" if since is None else f" Brute force: DuckDB, over the same tuples, from {since:%-d %B %Y, %H:%M} on."
-    section(console, "Answers", answers, f"{caption}afterwards.{brute}")
+    brute = "" if since is None else f"Brute force: DuckDB, over the same tuples, from {since:%-d %B %Y, %H:%M} on."
+    section(console, "Answers", answers, brute)
     for comparison in problems:
         console.print(escape(str(comparison)), style="red", highlight=False)
     return not problems

@@ -120,8 +120,8 @@ def sentences(pipeline: Pipeline, found: Sequence[Waited], memory: Held | None) 
         )
     if memory is not None:
         said.append(
-            f"All windows together held at most {show_bytes(round(memory.most))} of "
-            f"{show_bytes(pipeline.memory_budget_bytes)}; exact answers, which wait out the horizon of "
-            f"{duration(pipeline.horizon_s)}, would have needed {show_bytes(round(memory.exact))}."
+            f"Windows held at most {show_bytes(round(memory.most))} of {show_bytes(pipeline.memory_budget_bytes)}; "
+            f"exact answers, which wait {duration(pipeline.horizon_s)}, would have needed "
+            f"{show_bytes(round(memory.exact))}."
         )
     return tuple(said)
