@@ -105,11 +105,11 @@ def warehouse(pipeline: Pipeline, tmp_path: Path) -> Path:
 
 
 def write(pipeline: Pipeline, folder: Path, table: str, rows: list[tuple], interval: str = "2020-01-01T10") -> None:
-    """One partition of a table from rows in the order of its columns."""
+    """One partition of a table from rows in the order of its columns; the last ones may be left out, and are NULL."""
     wanted = schema(pipeline, table)
     partition = folder / table / f"interval={interval}"
     partition.mkdir(parents=True, exist_ok=True)
-    data = pa.Table.from_pylist([dict(zip(wanted.names, row, strict=True)) for row in rows], schema=wanted)
+    data = pa.Table.from_pylist([dict(zip(wanted.names, row, strict=False)) for row in rows], schema=wanted)
     pq.write_table(data, partition / "part-00000.parquet")
 
 
@@ -202,7 +202,7 @@ def test_windows_begin_with_the_first_tick_after_the_first_arrival(pipeline: Pip
 
 def test_the_right_answers_pass_and_every_wrong_one_is_named(pipeline: Pipeline, warehouse: Path) -> None:
     query, span = pipeline.query("takings"), (at("10:00"), at("11:00"))
-    names = schema(pipeline, "answers_takings").names
+    *names, _ = schema(pipeline, "answers_takings").names  # of all but what is expected of an answer
     good = [tuple(row[n] for n in names) for row in expected_answers(pipeline, query, warehouse, *span)]
     write(pipeline, warehouse, "answers_takings", good)
     passed = check_answers(pipeline, query, warehouse, *span)
