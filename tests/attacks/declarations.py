@@ -2,11 +2,13 @@
 
 Consumers are Airflow (its DagBag, in a process of its own, and the scheduler's form of the DAG), ``tidegate explain``,
 the engine (each query answers hostile tuples), Spark (its analysis of the queries' expressions) and dbt (its parser, of
-all accepted pipelines in one project).
+what the accepted pipelines declare, in projects of many). Spark and dbt are given what is alike but once: it is their
+time that a campaign takes.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -14,7 +16,8 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -23,8 +26,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import yaml
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from tests.dbt.parsing import parse
 from tests.spark.test_expressions import KINDS, VALUES, Expressions
 from tests.spec.test_query_language import DEPARTURES, WEATHER, cases
@@ -34,7 +36,7 @@ from tidegate.cli.query_work import query_work
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import MOST_SHOWN, DeclarationErrors, UserError
 from tidegate.declarations.explain import describe
-from tidegate.declarations.models import Pipeline, Query
+from tidegate.declarations.models import Pipeline, Query, Stream
 from tidegate.declarations.schedule import load_schedule
 from tidegate.declarations.tables import schema
 from tidegate.operators.schedule import Schedule
@@ -44,6 +46,7 @@ from tidegate.stages.dbt_project import render_project, spark_type
 from tidegate.store.warehouse import Warehouse
 
 MOST_S = 1.0
+TOGETHER = 500
 END_US = 1_700_000_100_000_000 // 86_400_000_000 * 86_400_000_000
 
 
@@ -226,7 +229,7 @@ def expression_query(chance: Random) -> str:
 # The check
 
 
-def attack(seed: int, folder: Path, count: int = 1000) -> tuple[int, list[str]]:
+def attack(seed: int, folder: Path, count: int = 5000) -> tuple[int, list[str]]:
     """Judge ``count`` declarations of a seed in an empty folder; how many, and what is wrong with them."""
     chance = Random(f"declarations {seed}")
     accepted: list[Pipeline] = []
@@ -241,8 +244,9 @@ def attack(seed: int, folder: Path, count: int = 1000) -> tuple[int, list[str]]:
         if pipeline is not None:
             accepted.append(pipeline)
     for pipeline in accepted:
-        for consumer in (scheduled, explained, answered, analysed):
+        for consumer in (scheduled, explained, answered):
             tried(consumer, pipeline, faults)
+    faults += analysed_by_spark(accepted)
     faults += loaded_by_airflow(folder / "dags", accepted)
     faults += parsed_by_dbt(folder, accepted)
     return count, [f"seed {seed}, {fault}" for fault in faults]
@@ -304,14 +308,32 @@ def answered(pipeline: Pipeline) -> None:
         assert set(table.column_names) >= {output.name for output in one.outputs}
 
 
-def analysed(pipeline: Pipeline) -> None:
-    """Spark resolves whatever is computed from a stream's tuples, and finds its types in order."""
+def analysed_by_spark(accepted: Sequence[Pipeline]) -> list[str]:
+    """What Spark says against what is computed from tuples: it resolves it, and finds its types in order."""
+    asked: dict[str, dict[str, str]] = defaultdict(dict)
+    for pipeline in accepted:
+        for stream in pipeline.streams:
+            columns = schema(pipeline, f"events_{stream.name}")
+            own = asked[", ".join(f"`{c.name}` {spark_type(c.type)}" for c in columns)]
+            for one in pipeline.queries:
+                own |= {sql: f"{one.id}: {sql}" for name, sql in expressions(one) if name == stream.name}
     spark = SparkSession.builder.master("local[1]").getOrCreate()
-    for stream in pipeline.streams:
-        columns = schema(pipeline, f"events_{stream.name}")
-        tuples = spark.createDataFrame([], ", ".join(f"`{c.name}` {spark_type(c.type)}" for c in columns))
-        found = [sql for one in pipeline.queries for name, sql in expressions(one) if name == stream.name]
-        tuples.selectExpr(*(f"{sql} AS v{i}" for i, sql in enumerate(found)))
+    return [
+        f"Spark: {fault}"
+        for columns, found in asked.items()
+        for fault in unresolved(spark.createDataFrame([], columns), list(found.items()))
+    ]
+
+
+def unresolved(tuples: DataFrame, asked: Sequence[tuple[str, str]]) -> list[str]:
+    """What Spark says against (SQL, what it is): of all in one query, and if that is refused, of halves."""
+    try:
+        tuples.selectExpr(*(f"{sql} AS v{i}" for i, (sql, _) in enumerate(asked)))
+        return []
+    except Exception as error:
+        half = len(asked) // 2
+        parts = [*unresolved(tuples, asked[:half]), *unresolved(tuples, asked[half:])] if half else []
+        return parts or [f"{', '.join(what for _, what in asked[:3])}: {error}"]
 
 
 def expressions(one: Query) -> Iterator[tuple[str, str]]:
@@ -378,46 +400,44 @@ def loaded_by_airflow(dags: Path, accepted: list[Pipeline]) -> list[str]:
     return faults
 
 
-def parsed_by_dbt(folder: Path, accepted: list[Pipeline]) -> list[str]:
-    """What dbt says against the accepted pipelines: all in one project, and if that is refused, in two of halves."""
+def parsed_by_dbt(folder: Path, accepted: Sequence[Pipeline]) -> list[str]:
+    """What dbt says against the accepted pipelines' streams and queries: those of many as one pipeline's."""
     if not accepted:
         return []
-    project = folder / "dbt" / f"{accepted[0].name}-{len(accepted)}"
-    together(folder, project, accepted)
+    declared = {alike(pipeline, one): one for pipeline in accepted for one in (*pipeline.streams, *pipeline.queries)}
+    projects: list[dict[str, Stream | Query]] = []
+    for one in declared.values():
+        name = f"stream {one.name}" if isinstance(one, Stream) else f"query {one.id}"
+        room = next((own for own in projects if name not in own and len(own) < TOGETHER), None)
+        if room is None:
+            projects.append(room := {})
+        room[name] = one
+    # How fresh tables have to be depends on the interval: each project has another.
+    heads = itertools.cycle({pipeline.interval_s: pipeline for pipeline in accepted}.values())
+    return [
+        f"dbt: {fault}"
+        for number, (head, own) in enumerate(zip(heads, projects, strict=False))
+        for fault in unparsed(folder / "dbt" / f"{number}", head, list(own.items()))
+    ]
+
+
+def unparsed(home: Path, head: Pipeline, declared: Sequence[tuple[str, Stream | Query]]) -> list[str]:
+    """What dbt says against a project of streams and queries; if it refuses them, against halves."""
+    streams = tuple(one for _, one in declared if isinstance(one, Stream))
+    queries = tuple(one for _, one in declared if isinstance(one, Query))
+    pipeline = head.model_copy(update={"streams": streams, "queries": queries})
+    render_project(Warehouse(home / "warehouse", pipeline), home / "project")
     try:
-        parse(project, project.with_name(project.name + "-scratch"))
+        parse(home / "project", home / "scratch")
         return []
     except (AssertionError, BaseExceptionGroup) as error:
-        if len(accepted) == 1:
-            return [f"dbt: {accepted[0].name}: {error}"]
-    half = len(accepted) // 2
-    return [*parsed_by_dbt(folder, accepted[:half]), *parsed_by_dbt(folder, accepted[half:])]
+        half = len(declared) // 2
+        parts = (
+            [*unparsed(home / "0", head, declared[:half]), *unparsed(home / "1", head, declared[half:])] if half else []
+        )
+        return parts or [f"{', '.join(name for name, _ in declared[:3])}: {error}"]
 
 
-def together(folder: Path, project: Path, pipelines: list[Pipeline]) -> None:
-    """One dbt project of several pipelines': the models of all, their sources and variables put together."""
-    variables: dict[str, list[Any]] = {"queries": [], "streams": []}
-    tables: dict[str, Any] = {}
-    files: dict[str, str] = {}
-    for pipeline in pipelines:
-        # In one folder after the other's: what the project has of its own is written once.
-        own = folder / "dbt" / "own"
-        render_project(Warehouse(folder / "warehouse", pipeline), own)
-        files |= {str(p.relative_to(own)): p.read_text() for p in own.rglob("*") if p.is_file()}
-        declared = _yaml(files["dbt_project.yml"])
-        sources = _yaml(files["models/staging/_sources.yml"])
-        tables |= {table["name"]: table for table in sources["sources"][0]["tables"]}
-        for key in variables:
-            variables[key] += declared["vars"][key]
-    declared["vars"] |= variables
-    sources["sources"][0]["tables"] = list(tables.values())
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    files["dbt_project.yml"] = yaml.dump(declared, Dumper=dumper)
-    files["models/staging/_sources.yml"] = yaml.dump(sources, Dumper=dumper)
-    for name, text in files.items():
-        (project / name).parent.mkdir(parents=True, exist_ok=True)
-        (project / name).write_text(text)
-
-
-def _yaml(text: str) -> Any:
-    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+def alike(pipeline: Pipeline, one: Stream | Query) -> str:
+    """What is declared, but for the number that the pipeline's names bear."""
+    return re.sub(rf"(?<=[_qp]){pipeline.name[1:]}(?=_|\b)", "", repr(one))
