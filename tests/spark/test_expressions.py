@@ -281,6 +281,16 @@ def sparks(spark, sql: str, whole, table: pa.Table) -> dict[int, Any]:  # type: 
     return found
 
 
+@pytest.mark.spark
+def test_spark_reads_a_test_within_another_as_it_is_read_here(spark):
+    nested = ["k ILIKE 'a%' IN (b, c)", "b = c IN (TRUE)", "k LIKE 'a' IS NULL", "i BETWEEN 1 AND 3 IN (b)"]
+    table = rows(1, 40)
+    asked = [render(checked(sql), lambda column: None) for sql in nested]
+    known = together(spark.createDataFrame(table), asked)
+    for sql in asked:
+        assert list(known[sql].values()) == plain(pa.chunked_array([evaluate(sql, table)])), sql
+
+
 FAULTS = [
     "i * 2", "i + 1", "-i - 2", "-j", "ABS(j)", "j DIV -1", "j * -1", "i % 0", "i DIV 0", "x / 0", "x % 0E0",
     "FLOOR(x)", "CEIL(-x)", "CAST(x AS BIGINT)", "ROUND(i, -1)", "LN(0)", "LOG(-1, 2)", "k RLIKE m", "m LIKE k",

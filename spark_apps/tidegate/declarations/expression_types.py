@@ -26,7 +26,16 @@ ExpressionType = ColumnType | Literal["null"]
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod)
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 _MATCHES = (exp.Like, exp.ILike, exp.RegexpLike)
+# Spark reads none of them as a part of another without parentheses.
+_RANGED = (*_MATCHES, exp.In, exp.Between, exp.Is)
 _NUMBERS = ("integer", "double", "null")
+# What sqlglot can do without and Spark cannot: the argument, and how it is written.
+_NEEDED: dict[type[exp.Expression], tuple[str, str]] = {
+    exp.Greatest: ("expressions", "GREATEST(a, b)"),
+    exp.Least: ("expressions", "LEAST(a, b)"),
+    exp.If: ("false", "IF(condition, a, b)"),
+    exp.Substring: ("start", "SUBSTRING(text, 1, 3)"),
+}
 CAST_TYPES: dict[str, ColumnType] = {
     "TINYINT": "integer", "SMALLINT": "integer", "INT": "integer", "BIGINT": "integer", "FLOAT": "double",
     "DOUBLE": "double", "DECIMAL": "double", "TEXT": "string", "VARCHAR": "string", "BOOLEAN": "boolean",
@@ -82,6 +91,10 @@ class Typer:
 
     def type_of(self, node: exp.Expression) -> ExpressionType | None:  # noqa: C901 - one branch a kind of node
         """The type of an expression."""
+        argument, written = _NEEDED.get(type(node), ("", ""))
+        if argument and not node.args.get(argument):
+            self._mistake(node, f"{_name(node)} has too few arguments", written)
+            return None
         match node:
             case exp.Column() | exp.AggFunc():
                 return self.leaf(node)
@@ -362,6 +375,10 @@ def render(node: exp.Expression, replace: Callable[[exp.Expression], exp.Express
             # One written by hand stays within: the NULL that it gives is asked for, and no failure.
             zero = exp.Literal.number(0)
             part.set("expression", exp.Nullif(this=part.expression.unnest(), expression=zero))
+        elif isinstance(part, (*_RANGED, *_COMPARISONS)):
+            for key in ("this", "expression", "low", "high"):
+                if isinstance(side := part.args.get(key), _RANGED):
+                    part.set(key, exp.Paren(this=side))
         elif isinstance(part, exp.Cast):
             kind = CAST_TYPES[part.args["to"].this.name]
             part.set("to", exp.DataType.build(_SPARK_TYPES.get(kind, kind.upper()), dialect="spark"))
