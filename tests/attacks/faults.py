@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import io
 import os
 import random
+import re
 import shutil
 import sys
 from collections import defaultdict
@@ -21,7 +23,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 from types import FrameType
-from typing import Any
+from typing import IO, Any
 
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
@@ -33,6 +35,9 @@ from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline
 from tidegate.engine.context import RunContext
+from tidegate.stages import publish
+from tidegate.stages.dbt_session import Session
+from tidegate.stages.machine_errors import of_the_machine
 from tidegate.stages.run import STAGES, run
 from tidegate.store import delta
 from tidegate.store.intervals import Interval, intervals_between
@@ -84,7 +89,9 @@ class Prepared:
     def run(self, root: Path) -> str:
         """Run the stages in a copy of ``before``; what is wrong with how that ended, if a command may not end so."""
         scenario = self.scenario
-        return attempt(self.pipeline, root, hours(self.pipeline, scenario.start, scenario.end), scenario.stages)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(publish, "_started", _dbt_once)
+            return attempt(self.pipeline, root, hours(self.pipeline, scenario.start, scenario.end), scenario.stages)
 
 
 @dataclass
@@ -197,10 +204,10 @@ def attempt(pipeline: Pipeline, root: Path, intervals: Sequence[Interval], stage
     try:
         with RunContext(pipeline, root, output=io.StringIO()) as context:
             run(context, intervals, stages)
-    except (UserError, OSError):
+    except UserError:
         return ""
     except Exception as error:
-        return f"ended with {type(error).__name__}: {error}"
+        return "" if of_the_machine(error) else f"ended with {type(error).__name__}: {error}"
     return ""
 
 
@@ -241,6 +248,48 @@ def _met(function: Callable[..., Any], what: str) -> Callable[..., Any]:
         return function(*arguments, **options)
 
     return call
+
+
+_START = publish._started
+_MADE: dict[str, tuple[str, Path]] = {}
+"""What dbt was given → what it said, and a folder with the files that it left."""
+
+
+def _dbt_once(home: Path, errors: IO[str], lock: int) -> tuple[IO[str], Callable[[], int]]:
+    """In place of dbt's process, whose calls are not counted: of what it has been given before, what it made then.
+
+    It is given its project, and its session, which names the tables' files: if publish has committed before, one that
+    says how long that took, under a name that nobody can foresee.
+    """
+    root, DISK.root = DISK.root, ""
+    try:
+        files = [home / "session.json", *sorted(file for file in (home / "project").rglob("*") if file.is_file())]
+        texts = [file.read_bytes().replace(bytes(home.parent), b"") for file in files]
+        given = hashlib.sha256(re.sub(rb"publish-[0-9a-f]{12}", b"", b"\0".join(texts))).hexdigest()
+        session = Session.load(home / "session.json")
+        names = [str(Path(p).relative_to(home.parent)) for p in (session.slice, session.result, session.docs_page) if p]
+        if given not in _MADE:
+            lines, ended = _START(home, errors, lock)
+            with lines:
+                said = lines.read()
+            if status := ended():
+                return io.StringIO(said), lambda: status
+            _MADE[given] = said, Path(mkdtemp(prefix="dbt-"))
+            _copy(names, home.parent, _MADE[given][1])
+        said, kept = _MADE[given]
+        _copy(names, kept, home.parent)
+        return io.StringIO(said), lambda: 0
+    finally:
+        DISK.root = root
+
+
+def _copy(names: Sequence[str], source: Path, target: Path) -> None:
+    for name in names:
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        if (source / name).is_dir():
+            shutil.copytree(source / name, target / name, dirs_exist_ok=True)
+        elif (source / name).is_file():
+            shutil.copyfile(source / name, target / name)
 
 
 @cache

@@ -18,6 +18,8 @@ Value = Any
 INTEGER, DOUBLE, BOOLEAN = ARROW_TYPES["integer"], ARROW_TYPES["double"], ARROW_TYPES["boolean"]
 STRING, TIMESTAMP, DATE = ARROW_TYPES["string"], ARROW_TYPES["timestamp"], ARROW_TYPES["date"]
 _STORED = {TIMESTAMP: pa.int64(), DATE: pa.int32()}
+_DAY_US = 86_400_000_000
+_MOST_DAYS = (2**63 - 1) // _DAY_US
 
 
 def parts(value: Value) -> tuple[np.ndarray, np.ndarray]:
@@ -91,5 +93,5 @@ def is_constant(value: Value) -> bool:
 
 
 def midnight(value: Value) -> Value:
-    """A date's first instant."""
-    return value.cast(pa.timestamp("us")).cast(pa.int64()).cast(TIMESTAMP)
+    """A date's first instant; NULL for the first date, of which 64 bits of microseconds hold the end alone."""
+    return computed(lambda days: (days * _DAY_US, np.abs(days) <= _MOST_DAYS), TIMESTAMP, value)
