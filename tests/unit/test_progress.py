@@ -15,6 +15,7 @@ import pytest
 from tidegate.declarations.models import Column, Pipeline, Stream
 from tidegate.engine.context import RunContext
 from tidegate.stages import ingest, run
+from tidegate.stages.companion import Companion
 from tidegate.store.intervals import intervals_between
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -58,19 +59,21 @@ def test_a_cold_start_is_said_once(cold_start, tmp_path):
     assert "cold start at 2026-01-01T00" in line
 
 
-def test_a_long_run_starts_cold_in_its_first_pass_only(tmp_path):
+def test_a_long_run_starts_cold_in_its_first_pass_only(tmp_path, monkeypatch):
     """More than 96 intervals are run in passes; each continues from the one before."""
+    seen = []
+
+    class Watched(Companion):
+        def run(self, stages, intervals):
+            seen.append((len(intervals), context.cold_start))
+            super().run(stages, intervals)
+
+    monkeypatch.setattr(run, "Companion", Watched)
     with context_in(tmp_path, cold_start=True) as context:
-        seen = []
         intervals = intervals_between(context.pipeline, START, START + 5 * DAY)
-        original = context.stage
-
-        def stage(name, part):
-            seen.append((len(part), context.cold_start))
-            return original(name, part)
-
-        context.stage = stage  # type: ignore[method-assign]
         run.run(context, intervals, ["resample_history"])
+        log = context.warehouse.folder / "_logs" / "stages.jsonl"
+        assert [json.loads(line)["intervals"] for line in log.read_text().splitlines()] == [96, 24]
     assert seen == [(96, True), (24, False)]
 
 
