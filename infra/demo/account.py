@@ -204,7 +204,7 @@ def print_promises(console: Console, account: Account, since: datetime | None) -
     said, waits = account.lines(), account.waits()
     promises = table("query", "kept in", "newest period judged; the open one, so far")
     lengths = ("waited", "best fixed")
-    answers = table("query", "promise", *lengths, "windows as brute force", right=lengths)
+    answers = table("query", "promise", *lengths, "brute force", right=lengths)
     problems: list[Comparison] = []
     for query in account.pipeline.queries:
         promise = "[dim]none[/dim]"

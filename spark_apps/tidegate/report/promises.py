@@ -57,18 +57,18 @@ def memory_of(pipeline: Pipeline, tables: Tables) -> Held | None:
 
 
 def promises_section(pipeline: Pipeline, tables: Tables) -> Section:
-    """One line a query: promise, what was kept, the waits and the best fixed one in hindsight, levels of support."""
-    columns = (*HEADINGS, "waited", "best fixed K", "time at level")
+    """One line a query: promise, what was kept, the waits and the best fixed one in hindsight, time at level A."""
+    columns = (*HEADINGS, "waited", "best fixed K", "at level A")
     found, waits, rows = lines_of(pipeline, tables), waits_of(pipeline, tables), []
     for query in promised_first(pipeline):
         mean, fixed = waits[query.id].shown if query.id in waits else ("", "")
         said = found[query.id].cells if query.id in found else (query.id, "–", "none", "", "", "")
-        rows.append((*said, mean, fixed, _levels(query, tables)))
-    table = numbers(columns, rows, ("waited", "best fixed K"))
+        rows.append((*said, mean, fixed, _at_level_a(query, tables)))
+    table = numbers(columns, rows, ("waited", "best fixed K", "at level A"))
     note = (
         "Waited: how long after a window's end its answer was given, the mean over the periods that are judged. Best "
         "fixed K: the shortest wait that, the same all the time, would have kept as many of them; known only "
-        "afterwards. Level A: the whole range was held, B: enough for the promised error, C: in turns."
+        "afterwards. At level A: the share of the time in which its whole range was to be held."
     )
     return Section(
         "promises",
@@ -105,15 +105,9 @@ def _rows(frame: pd.DataFrame) -> list[Row]:
     return rows
 
 
-def _levels(query: Query, tables: Tables) -> str:
-    """The share of time that a query spent at each level of support, between its first and last plan."""
+def _at_level_a(query: Query, tables: Tables) -> str:
+    """The share of the time, from its first plan to its last, in which a query's whole range was planned."""
     plans = tables.of("query_plan", query.id).sort_values("effective_from")
-    if not len(plans):
-        return ""
-    lasted = plans["effective_from"].shift(-1) - plans["effective_from"]
-    by_level = lasted.dt.total_seconds().groupby(plans["support_level"]).sum()
-    whole = by_level.sum()
-    if not whole:
-        return str(plans["support_level"].iloc[-1])
-    shares = [(str(level), seconds / whole) for level, seconds in by_level.items() if seconds]
-    return ", ".join(f"{level} {show_percent(share)}" for level, share in sorted(shares))
+    lasted_s = (plans["effective_from"].shift(-1) - plans["effective_from"]).dt.total_seconds()
+    whole_s = lasted_s.sum()
+    return show_percent(float(lasted_s[plans["support_level"] == "A"].sum() / whole_s)) if whole_s else ""
