@@ -27,7 +27,7 @@ from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.promises import Line, explained, lines
 from tidegate.readable import duration
-from tidegate.report.hindsight import Held, Waited, held, sentences, waited
+from tidegate.report.hindsight import Hindsight, sentences
 from tidegate.store.intervals import Interval, intervals_between
 from tidegate.store.warehouse import Warehouse
 
@@ -73,24 +73,14 @@ class Account:
         """Query → what is said of its promise at the end of the range."""
         return {line.query: line for line in lines(self.pipeline, self.read("promise_periods").to_pylist())}
 
-    def waits(self) -> dict[str, Waited]:
-        """Query → how long its answers waited, as far as that is judged."""
-        periods = self.read("promise_periods").to_pylist()
+    def hindsight(self) -> Hindsight:
+        """How long answers waited and what windows held, beside what would have done."""
         needed, accuracy = (
             self.warehouse.read_arrow(table, self.labels, ["query", "window_end", "slack_s"]).to_pandas()
             for table in ("needed_slack", "accuracy")
         )
-        found = {}
-        for query in self.pipeline.queries:
-            own = [row for row in periods if row["query"] == query.id]
-            frames = (frame[frame["query"] == query.id] for frame in (needed, accuracy))
-            if own and (one := waited(query, own, *frames)) is not None:
-                found[query.id] = one
-        return found
-
-    def held(self) -> Held | None:
-        """What windows held, and what exact answers would have needed."""
-        return held(self.pipeline, self.read("stream_rates").to_pandas())
+        periods, rates = self.read("promise_periods").to_pylist(), self.read("stream_rates").to_pandas()
+        return Hindsight.of(self.pipeline, periods, needed, accuracy, rates)
 
     def latest_answer(self, query: Query) -> list[dict[str, Any]]:
         """The rows of the newest window that has any."""
@@ -201,7 +191,7 @@ def print_answer(console: Console, account: Account, query: Query) -> None:
 
 def print_promises(console: Console, account: Account, since: datetime | None) -> bool:
     """In how many periods each promise was kept, how the open one stands, whether DuckDB agrees with every answer."""
-    said, waits = account.lines(), account.waits()
+    said, known = account.lines(), account.hindsight()
     promises = table("query", "kept in", "newest period judged; the open one, so far")
     lengths = ("waited", "best fixed")
     answers = table("query", "promise", *lengths, "brute force", right=lengths)
@@ -218,9 +208,11 @@ def print_promises(console: Console, account: Account, since: datetime | None) -
             equal = f"[green]✓ all {comparison.windows:,}[/green]"
             verdict = equal if comparison.equal else f"[red]✗ {len(comparison.differences):,} differ[/red]"
             problems += [] if comparison.equal else [comparison]
-        answers.add_row(query.id, promise, *(waits[query.id].shown if query.id in waits else ("", "")), verdict)
+        answers.add_row(
+            query.id, promise, *(known.waits[query.id].shown if query.id in known.waits else ("", "")), verdict
+        )
     kept, judged = (sum(getattr(line, name) for line in said.values()) for name in ("kept", "judged"))
-    told = sentences(account.pipeline, list(waits.values()), account.held())
+    told = sentences(account.pipeline, known)
     told = (f"[bold]{kept} of {judged} promise periods kept.[/bold]", *told) if judged else told
     console.print(" ".join(told) + "\n")
     section(console, "Promises", promises, explained(said.values()))

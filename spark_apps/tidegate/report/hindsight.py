@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,6 +41,32 @@ class Held:
 
     most: float
     exact: float
+
+
+@dataclass(frozen=True)
+class Hindsight:
+    """What is known afterwards of a pipeline: query → how long its answers waited, where that is judged; the memory."""
+
+    waits: Mapping[str, Waited]
+    memory: Held | None
+
+    @classmethod
+    def of(
+        cls,
+        pipeline: Pipeline,
+        periods: Sequence[Row],
+        needed: pd.DataFrame,
+        accuracy: pd.DataFrame,
+        rates: pd.DataFrame,
+    ) -> Hindsight:
+        """From ``promise_periods``, ``needed_slack``, ``accuracy`` and ``stream_rates`` of all queries and streams."""
+        waits = {}
+        for query in pipeline.queries:
+            own = [row for row in periods if row["query"] == query.id]
+            frames = (frame[frame["query"] == query.id] for frame in (needed, accuracy))
+            if own and (one := waited(query, own, *frames)) is not None:
+                waits[query.id] = one
+        return cls(waits, held(pipeline, rates))
 
 
 def waited(query: Query, periods: Iterable[Row], needed: pd.DataFrame, accuracy: pd.DataFrame) -> Waited | None:
@@ -108,10 +134,10 @@ def _heights(pipeline: Pipeline, stream: str, ticks: pd.DatetimeIndex) -> pd.Tim
     return pd.to_timedelta(height_s, unit="s")
 
 
-def sentences(pipeline: Pipeline, found: Sequence[Waited], memory: Held | None) -> tuple[str, ...]:
+def sentences(pipeline: Pipeline, known: Hindsight) -> tuple[str, ...]:
     """What to say of it, for people."""
-    said = []
-    both = [(one.mean_s, one.fixed_s) for one in found if one.fixed_s is not None]
+    said, memory = [], known.memory
+    both = [(one.mean_s, one.fixed_s) for one in known.waits.values() if one.fixed_s is not None]
     if both:
         mean_s, fixed_s = (sum(column) / len(both) for column in zip(*both, strict=True))
         said.append(

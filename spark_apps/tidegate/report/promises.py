@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pandas as pd
 import plotly.graph_objects as go
 import pyarrow as pa
@@ -19,7 +21,7 @@ from tidegate.declarations.promises import (
 )
 from tidegate.declarations.units import show_percent
 from tidegate.report.charts import COLORS, chart, numbers, reference
-from tidegate.report.hindsight import Held, Waited, held, sentences, waited
+from tidegate.report.hindsight import Hindsight, sentences
 from tidegate.report.page import Part, Section
 from tidegate.report.tables import Tables, nothing_in
 
@@ -36,32 +38,21 @@ def lines_of(pipeline: Pipeline, tables: Tables) -> dict[str, Line]:
     return {line.query: line for line in lines(pipeline, _rows(tables["promise_periods"]))}
 
 
-def waits_of(pipeline: Pipeline, tables: Tables) -> dict[str, Waited]:
-    """Query → how long its answers waited, as far as that can be judged."""
-    found = {
-        query.id: waited(
-            query,
-            _rows(tables.of("promise_periods", query.id)),
-            tables.of("needed_slack", query.id),
-            tables.of("accuracy", query.id),
-        )
-        for query in pipeline.queries
-        if query.promised is not None
-    }
-    return {query_id: one for query_id, one in found.items() if one is not None}
+def hindsight_of(pipeline: Pipeline, tables: Tables) -> Hindsight:
+    """How long answers waited and what windows held, beside what would have done."""
+    periods, frames = (
+        _rows(tables["promise_periods"]),
+        (tables[n] for n in ("needed_slack", "accuracy", "stream_rates")),
+    )
+    return Hindsight.of(pipeline, periods, *frames)
 
 
-def memory_of(pipeline: Pipeline, tables: Tables) -> Held | None:
-    """What windows held, and what exact answers would have needed."""
-    return held(pipeline, tables["stream_rates"])
-
-
-def promises_section(pipeline: Pipeline, tables: Tables) -> Section:
+def promises_section(pipeline: Pipeline, tables: Tables, found: Mapping[str, Line], known: Hindsight) -> Section:
     """One line a query: promise, what was kept, the waits and the best fixed one in hindsight, time at level A."""
     columns = (*HEADINGS, "waited", "best fixed K", "at level A")
-    found, waits, rows = lines_of(pipeline, tables), waits_of(pipeline, tables), []
+    rows = []
     for query in promised_first(pipeline):
-        mean, fixed = waits[query.id].shown if query.id in waits else ("", "")
+        mean, fixed = known.waits[query.id].shown if query.id in known.waits else ("", "")
         said = found[query.id].cells if query.id in found else (query.id, "–", "none", "", "", "")
         rows.append((*said, mean, fixed, _at_level_a(query, tables)))
     table = numbers(columns, rows, ("waited", "best fixed K", "at level A"))
@@ -73,7 +64,7 @@ def promises_section(pipeline: Pipeline, tables: Tables) -> Section:
     return Section(
         "promises",
         "Promises",
-        paragraphs=(explained(found.values()), *sentences(pipeline, list(waits.values()), memory_of(pipeline, tables))),
+        paragraphs=(explained(found.values()), *sentences(pipeline, known)),
         missing=() if len(tables["promise_periods"]) or not found else (nothing_in("promise_periods"),),
         parts=(Part("promises-table", "What was promised, what was kept", table, note=note),),
     )

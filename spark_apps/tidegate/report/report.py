@@ -18,9 +18,10 @@ from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline
 from tidegate.declarations.promises import Line
 from tidegate.declarations.units import show_percent
+from tidegate.report.hindsight import Hindsight
 from tidegate.report.history import history_section
 from tidegate.report.page import Section, Tile, Tone, page
-from tidegate.report.promises import lines_of, memory_of, promised_first, promises_section, waits_of
+from tidegate.report.promises import hindsight_of, lines_of, promised_first, promises_section
 from tidegate.report.sections import (
     failures,
     memory_section,
@@ -64,10 +65,10 @@ def run(
 
 def render(pipeline: Pipeline, tables: Tables) -> str:
     """The page as text."""
-    of_promises = lines_of(pipeline, tables)
+    of_promises, known = lines_of(pipeline, tables), hindsight_of(pipeline, tables)
     of_queries = [query_section(query, of_promises.get(query.id), tables) for query in promised_first(pipeline)]
     sections = [
-        promises_section(pipeline, tables),
+        promises_section(pipeline, tables, of_promises, known),
         *of_queries,
         windows_section(tables),
         memory_section(pipeline, tables),
@@ -75,7 +76,7 @@ def render(pipeline: Pipeline, tables: Tables) -> str:
         runs_section(tables),
         quality_section(tables),
     ]
-    covers, tiles = _covers(tables), _tiles(pipeline, tables, list(of_promises.values()))
+    covers, tiles = _covers(tables), _tiles(tables, list(of_promises.values()), known)
     # Last, when everything has been read.
     if tables.left_out:
         sections.insert(
@@ -91,16 +92,16 @@ def _covers(tables: Tables) -> str:
     return f"Covers {len(labels)} interval{'s' if len(labels) > 1 else ''}, {labels[0]} to {labels[-1]}."
 
 
-def _tiles(pipeline: Pipeline, tables: Tables, promises: Sequence[Line]) -> list[Tile]:
+def _tiles(tables: Tables, promises: Sequence[Line], known: Hindsight) -> list[Tile]:
     tones = {line.tone for line in promises}
     tone: Tone = "bad" if "bad" in tones else "good" if tones == {"good"} else "open"
     kept, judged = sum(line.kept for line in promises), sum(line.judged for line in promises)
     tiles = [Tile("promise periods kept", f"{kept} of {judged}", tone)]
-    waits = [wait for wait in waits_of(pipeline, tables).values() if wait.fixed_s is not None]
+    waits = [wait for wait in known.waits.values() if wait.fixed_s is not None]
     if fixed_s := sum(wait.fixed_s or 0.0 for wait in waits):
         share = sum(wait.mean_s for wait in waits) / fixed_s
         tiles.append(Tile("waited, of the best fixed wait in hindsight", f"{share * 100:.0f} %"))
-    memory = memory_of(pipeline, tables)
+    memory = known.memory
     if memory is not None and memory.exact:
         tiles.append(Tile("held, of what exact answers need", f"{memory.most / memory.exact * 100:.0f} %"))
     metrics = tables["run_metrics"]

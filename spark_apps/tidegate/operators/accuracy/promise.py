@@ -263,10 +263,11 @@ def step(
     slack_s = min(rounded_up(choice.slack_s), promise.horizon_s)
     first_us = now_us - round((2 * promise.period_s + 2 * promise.horizon_s) * 1e6)
     if len(needed.end_us):
-        choice = replace(choice, accuracy_expected=accuracy_at(needed.slack_s, slack_s, needed.weight))
         first_us = min(first_us, int(needed.end_us[0]))
     if state.reached is not None:
         choice = replace(choice, accuracy_expected=state.reached.accuracy)
+    elif len(needed.end_us):
+        choice = replace(choice, accuracy_expected=accuracy_at(needed.slack_s, slack_s, needed.weight))
     kept = (state.plan_us >= first_us) & (state.plan_us < now_us)
     return replace(
         state,
@@ -300,12 +301,17 @@ def _reached(promise: Promise, state: PromiseState, now_us: int, needed: Needed)
     weight = float(own.weight.sum())
     if weight == 0:
         return before
-    at = np.maximum(np.searchsorted(state.plan_us, own.end_us, side="right") - 1, 0)
-    hits = float(own.weight[own.slack_s <= state.plan_slack_s[at]].sum())
+    hits = float(own.weight[own.slack_s <= state.plan_slack_s[_in_force(state, own)]].sum())
     if before is None:
         return Reached(until_us, weight, hits / weight)
     kept = before.weight * math.exp(-(until_us - before.until_us) / (_REMEMBERED * promise.period_s * 1e6))
     return Reached(until_us, kept + weight, (kept * before.accuracy + hits) / (kept + weight))
+
+
+def _in_force(state: PromiseState, needed: Needed) -> Int64s:
+    """Which of the choices held at each window's end; the first before it."""
+    found: Int64s = np.maximum(np.searchsorted(state.plan_us, needed.end_us, side="right") - 1, 0)
+    return found
 
 
 def _observed(
@@ -357,7 +363,7 @@ def _judged(promise: Promise, state: PromiseState, now_us: int, needed: Needed) 
         own = needed.between(start_us, start_us + period_us)
         if len(own.end_us) == 0:
             continue
-        at = np.maximum(np.searchsorted(state.plan_us, own.end_us, side="right") - 1, 0)
+        at = _in_force(state, own)
         level = state.level
         if len(state.plan_us) and promise.confidence is not None:
             reached = own.weight[own.slack_s <= state.plan_slack_s[at]].sum() / own.weight.sum()
