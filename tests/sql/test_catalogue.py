@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -21,10 +22,17 @@ def _queries() -> list[pytest.ParameterSet]:
     return [pytest.param(sql.strip(), rows, id=f"{name} {n}") for n, (name, rows, sql) in enumerate(found)]
 
 
+@pytest.fixture(scope="module")
+def driver(door: Door) -> Iterator[psycopg.Connection]:
+    """One connection asks everything, as a driver's does: each costs the door an engine."""
+    with door.connect() as connection:
+        yield connection
+
+
 @pytest.mark.parametrize("binary", [False, True], ids=["text", "binary"])
 @pytest.mark.parametrize(("asked", "rows"), _queries())
-def test_what_drivers_ask_is_answered(client: psycopg.Connection, asked: str, rows: str, binary: bool) -> None:
-    cursor = client.cursor(binary=binary).execute(asked, prepare=True)
+def test_what_drivers_ask_is_answered(driver: psycopg.Connection, asked: str, rows: str, binary: bool) -> None:
+    cursor = driver.cursor(binary=binary).execute(asked, prepare=True)
     if rows == "none":
         assert cursor.description is None
     else:
@@ -32,9 +40,9 @@ def test_what_drivers_ask_is_answered(client: psycopg.Connection, asked: str, ro
         assert found if rows == "+" else len(found) == int(rows)
 
 
-@pytest.mark.parametrize("driver", ["postgresql+psycopg2", "postgresql+psycopg"])
-def test_sqlalchemy_and_superset_see_every_relation_with_its_columns(door: Door, driver: str) -> None:
-    engine = sqlalchemy.create_engine(door.address(driver))
+@pytest.mark.parametrize("dialect", ["postgresql+psycopg2", "postgresql+psycopg"])
+def test_sqlalchemy_and_superset_see_every_relation_with_its_columns(door: Door, dialect: str) -> None:
+    engine = sqlalchemy.create_engine(door.address(dialect))
     inspector = sqlalchemy.inspect(engine)
     assert inspector.default_schema_name == "tidegate"
     assert set(inspector.get_schema_names()) == {"information_schema", "tidegate", "warehouse"}
