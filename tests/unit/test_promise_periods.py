@@ -73,7 +73,7 @@ def test_however_intervals_are_run_and_run_again_their_rows_are_the_same(
     for interval in intervals:
         found = judge_again(tmp_path / "many", pipeline, accuracy, (interval,))
     assert found.equals(together)
-    for interval in random.Random(17).sample(intervals, len(intervals)):
+    for interval in random.Random(17).sample(intervals, 8):
         assert judge_again(tmp_path / "many", pipeline, accuracy, (interval,)).equals(together)
 
 

@@ -132,6 +132,7 @@ def landing_times(flights: pd.DataFrame, time_zones: dict[str, str]) -> pd.Serie
     return landed
 
 
+@functools.cache
 def landings(folder: Path) -> pd.DataFrame:
     """The stream of landings. The delay of the report is a model (see above)."""
     flights = read_flights(folder)
@@ -152,6 +153,7 @@ def landings(folder: Path) -> pd.DataFrame:
     return flights[[*columns, "air_time"]].assign(arrival=flights["reported"])
 
 
+@functools.cache
 def weather(folder: Path) -> pd.DataFrame:
     """The stream of hourly observations at the three airports. The delay of publication is a model (see above)."""
     table = pd.read_csv(folder / "weather.csv")
