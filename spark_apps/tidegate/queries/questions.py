@@ -36,6 +36,9 @@ class Question:
         coverage: float64[n], share of the ranges that each window holds; COUNT and SUM are divided by it.
         files: stream → its tuples.
         pane_us: the pipeline's tick, which divides every bound of the schedule.
+        waited_us: what every window waits at least, or less. It is taken off arrivals and instants: of tuples within a
+            window those that arrive by its instant stay the same, but the operator holds what the windows span, and
+            not what comes while they wait. Its peak then says nothing of what answering in time takes.
     """
 
     query: Query
@@ -43,6 +46,7 @@ class Question:
     coverage: np.ndarray
     files: Mapping[str, scan.EventFiles]
     pane_us: int
+    waited_us: int = 0
 
 
 class Answering:
@@ -68,11 +72,15 @@ class Answering:
     def __iter__(self) -> Iterator[pa.Table]:
         """Read, and answer."""
         query, schedule = self.question.query, self.question.schedule
+        schedule = replace(schedule, emit_us=schedule.emit_us - self.question.waited_us)
         ranked = query.kind == "top_k"
         operator: Any = top_k if ranked else join_aggregate
         spec: Any = top_k_spec(query, self.question.pane_us) if ranked else aggregate_spec(query)
         state, first = operator.start(spec, schedule), 0
-        for batch in scan.in_order_of_arrival(_sides(self.question), spec.input_schema):
+        batches = scan.in_order_of_arrival(_sides(self.question), spec.input_schema)
+        if not ranked:
+            batches = join_aggregate.rebatched(batches, lambda: join_aggregate.rows_at_once(state))
+        for batch in batches:
             state, partial = operator.step(state, batch)
             if state.next_window > first:
                 yield self._told(partial, first, state.next_window)
@@ -149,7 +157,8 @@ def _sides(question: Question) -> list[scan.Side]:
         }
         bounds_us = _bounds_us(question.schedule, window.alias)
         constants = {"side": pa.scalar(index, pa.int8())}
-        sides.append(scan.Side(question.files[window.stream], bounds_us, conditions, columns, constants))
+        files, waited_us = question.files[window.stream], question.waited_us
+        sides.append(scan.Side(files, bounds_us, conditions, columns, constants, waited_us=waited_us))
     kept_in = sides[0].files.kept_in
     if query.kind != "top_k" or kept_in is None:
         return sides

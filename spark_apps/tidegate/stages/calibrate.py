@@ -155,7 +155,7 @@ def _learn_queries(
         whole = question(context, query, _on_grid(query, ends_us, grid_s[-1:]))
         for number, (first, last) in enumerate(cuts(whole, len(ends_us), context.most_slices, len(grid_s))):
             own = ends_us[first:last]
-            true = question(context, query, _on_grid(query, own, grid_s[-1:]))
+            true = question(context, query, _on_grid(query, own, grid_s[-1:]), looking_back=True)
             asked = question(context, query, _on_grid(query, own, grid_s)) if query.error is not None else None
             narrowed = _narrowed(context, query, own) if query.error is not None else None
             where = table.files(number, labels_holding(pipeline, own + horizon_us))

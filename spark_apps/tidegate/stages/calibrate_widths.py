@@ -167,9 +167,10 @@ def over_shares(context: RunContext, query: Query, ends_us: Int64s, slack_us: In
         held_us = _held_ticks(pipeline, source.range_s, shares) * pipeline.tick_s * 1_000_000
         coverage *= held_us / (source.range_s * 1e6)
         lower_us[source.alias] = ends_us[window] - held_us[column]
-    narrowed = question(context, query, Schedule(ends_us[window], emit_us[order], lower_us), coverage[column])
+    schedule = Schedule(ends_us[window], emit_us[order], lower_us)
+    narrowed = question(context, query, schedule, coverage[column], looking_back=True)
     ranges_us = {source.alias: round(source.range_s * 1e6) for source in query.windows}
-    whole = question(context, query, Schedule.from_ticks(ends_us, horizon_us, ranges_us))
+    whole = question(context, query, Schedule.from_ticks(ends_us, horizon_us, ranges_us), looking_back=True)
     return Measuring(pipeline, whole, narrowed, ends_us, shares, column)
 
 
