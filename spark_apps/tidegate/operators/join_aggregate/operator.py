@@ -130,14 +130,14 @@ def _answered(state: State, table: pa.Table, last_arrival_us: int) -> tuple[Stat
     complete = int(np.searchsorted(schedule.emit_us, last_arrival_us, side="left"))
     arrival_us, taken = int64s(table.column("arrival_us")), 0
     for upto, window in blocks(arrival_us, schedule, state.next_window, complete, rows_at_once(state)):
-        state, rows = _answer_up_to(absorbed(state, table.slice(taken, upto - taken)), window)
+        state, rows = answered_up_to(absorbed(state, table.slice(taken, upto - taken)), window)
         answers.append(rows)
         taken = upto
     state = with_few_codes(replace(absorbed(state, table.slice(taken)), last_arrival_us=last_arrival_us))
     return state, pa.concat_tables(answers).combine_chunks()
 
 
-def _answer_up_to(state: State, complete: int) -> tuple[State, pa.Table]:
+def answered_up_to(state: State, complete: int) -> tuple[State, pa.Table]:
     """Answer the windows ``state.next_window`` … ``complete`` − 1 from the tuples held."""
     plan, block = state.plan, np.arange(state.next_window, complete)
     orders = {
