@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 
 from tidegate.operators.join_aggregate import (
+    Cells,
     Measure,
     Side,
     Spec,
@@ -187,6 +188,35 @@ def test_answers_equal_the_definition(case: tuple[Spec, Schedule, list[Row]]) ->
 @given(cases(), st.lists(st.integers(0, 24), max_size=5))
 def test_batch_boundaries_change_nothing(case: tuple[Spec, Schedule, list[Row]], cuts: list[int]) -> None:
     assert run(*case, cuts=cuts).equals(run(*case))
+
+
+@LAWS
+@given(st.data(), st.integers(1, 30), st.integers(1, 30))
+def test_cells_answer_as_their_tuples_do(data: st.DataObject, batch_rows: int, block_rows: int) -> None:
+    number = pa.field("a2", pa.float64())
+    spec = SPECS[data.draw(st.sampled_from(sorted(SPECS)))]
+    if "a2" in spec.columns.names:  # an extreme of strings has no cells
+        spec = replace(spec, columns=spec.columns.set(spec.columns.get_field_index("a2"), number))
+    if "a3" in spec.columns.names and pa.types.is_string(spec.columns.field("a3").type):
+        spec = replace(spec, columns=spec.columns.set(spec.columns.get_field_index("a3"), number.with_name("a3")))
+    asked = [data.draw(schedules(tuple(side.alias for side in spec.sides))) for _ in range(2)]
+    rows = data.draw(streams(spec, 40))
+    for row in rows:
+        for name in ("a1", "a2"):
+            if name in spec.side_schema(row["side"]).names and pa.types.is_floating(spec.columns.field(name).type):
+                row[name] = data.draw(st.one_of(UGLY, st.sampled_from([None, math.inf, math.nan, -0.0, 1e300])))
+    batches = [batch_of(spec, rows[at : at + batch_rows]) for at in range(0, len(rows), batch_rows)]
+    with patch.multiple("tidegate.operators.join_aggregate.cells", _GATHERED_ROWS=batch_rows):
+        cells = Cells.of(spec, asked, batches)
+    assert cells is not None
+    for schedule in asked:
+        with patch("tidegate.operators.join_aggregate.operator.BLOCK_ROWS", block_rows):
+            given_ = list(cells.answers(schedule))
+        answered = pa.concat_tables([spec.output_schema.empty_table(), *(part for _, _, part in given_)])
+        expected = run(spec, schedule, rows)
+        # NaN equals nothing, and neither do floats of other bits.
+        assert repr(answered.to_pylist()) == repr(expected.to_pylist())
+        assert [first for first, _, _ in given_] == [0, *(last for _, last, _ in given_)][:-1]
 
 
 @LAWS

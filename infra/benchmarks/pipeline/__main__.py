@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print("|---|---|---|---|---|---|---|---|---|")
     for tuples in args.tuples:
         with tempfile.TemporaryDirectory(prefix="tidegate-pipeline-") as name:
-            land(Path(name), tuples)
+            land(Path(name), tuples, args.formats)
             for kind in args.formats:
                 for way in args.ways:
                     _show(tuples, kind, way, measured(way, kind, Path(name)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -84,9 +85,9 @@ ID = {"orders": "order_id", "payments": "payment_id"}
 ARRIVAL = {"orders": "received_at", "payments": "seen_at"}
 
 
-def land(folder: Path, tuples: int) -> None:
+def land(folder: Path, tuples: int, formats: Sequence[str] = FORMATS) -> None:
     """Write the same tuples in each format, so many an hour: four in five are orders, the rest payments of them."""
-    for kind in FORMATS:
+    for kind in formats:
         place = folder / kind
         (place / "queries").mkdir(parents=True)
         (place / "pipeline.yml").write_text(_PIPELINE.format(format=kind, rate=max(tuples // 3600, 1)))
@@ -95,10 +96,10 @@ def land(folder: Path, tuples: int) -> None:
         for stream in COLUMNS:
             (place / stream).mkdir()
     for hour in range(2):
-        _land(folder, hour, tuples)
+        _land(folder, hour, tuples, formats)
 
 
-def _land(folder: Path, hour: int, tuples: int) -> None:
+def _land(folder: Path, hour: int, tuples: int, formats: Sequence[str]) -> None:
     chance = np.random.default_rng(hour)
     orders, payments = tuples - tuples // 5, tuples // 5
     number = np.arange(orders) + hour * orders
@@ -111,7 +112,7 @@ def _land(folder: Path, hour: int, tuples: int) -> None:
         "country": pl.Series(np.array(["DE", "ES", "FR", "IT", "PL"])[number % 5]),
         "amount": pl.Series(np.round(chance.lognormal(3, 1, orders), 2)),
     }
-    _write(folder, "orders", hour, pl.DataFrame(columns))
+    _write(folder, "orders", hour, pl.DataFrame(columns), formats)
     of = np.sort(chance.integers(0, orders, payments))
     paid_s, late_s = np.minimum(at_s[of] - late_s[of] + 30, 3599), _lateness_s(chance, payments)
     columns = {
@@ -121,7 +122,7 @@ def _land(folder: Path, hour: int, tuples: int) -> None:
         "seen_at": _instants(hour, np.clip(paid_s + late_s, 0, 3599.9)),
         "fee": pl.Series(np.round(chance.lognormal(0, 1, payments), 2)),
     }
-    _write(folder, "payments", hour, pl.DataFrame(columns))
+    _write(folder, "payments", hour, pl.DataFrame(columns), formats)
 
 
 def _ids(letter: str, number: np.ndarray) -> pl.Series:
@@ -137,10 +138,10 @@ def _instants(hour: int, seconds: np.ndarray) -> pl.Series:
     return pl.Series((seconds * 1e6).astype(np.int64) + start_us).cast(pl.Datetime("us", "UTC"))
 
 
-def _write(folder: Path, stream: str, hour: int, whole: pl.DataFrame) -> None:
+def _write(folder: Path, stream: str, hour: int, whole: pl.DataFrame, formats: Sequence[str]) -> None:
     times = [pl.col(n).dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ") for n, t in COLUMNS[stream].items() if t == "timestamp"]
     for part, rows in enumerate(whole.iter_slices(_ROWS_A_FILE)):
-        name, text = f"{START + hour * HOUR:%Y-%m-%dT%H}-{part:03d}", rows.with_columns(times)
-        text.write_ndjson(folder / "jsonl" / stream / f"{name}.jsonl")
-        text.write_csv(folder / "csv" / stream / f"{name}.csv")
-        rows.write_parquet(folder / "parquet" / stream / f"{name}.parquet")
+        for kind in formats:
+            own = rows if kind == "parquet" else rows.with_columns(times)
+            write = {"jsonl": own.write_ndjson, "csv": own.write_csv, "parquet": own.write_parquet}[kind]
+            write(folder / kind / stream / f"{START + hour * HOUR:%Y-%m-%dT%H}-{part:03d}.{kind}")

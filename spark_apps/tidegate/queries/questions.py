@@ -7,7 +7,7 @@ outputs computed by ``operators.expressions``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,6 +36,9 @@ class Question:
         coverage: float64[n], share of the ranges that each window holds; COUNT and SUM are divided by it.
         files: stream → its tuples.
         pane_us: the pipeline's tick, which divides every bound of the schedule.
+        waited_us: what every window waits at least, or less. It is taken off arrivals and instants: of tuples within a
+            window those that arrive by its instant stay the same, but the operator holds what the windows span, and
+            not what comes while they wait. Its peak then says nothing of what answering in time takes.
     """
 
     query: Query
@@ -43,6 +46,7 @@ class Question:
     coverage: np.ndarray
     files: Mapping[str, scan.EventFiles]
     pane_us: int
+    waited_us: int = 0
 
 
 class Answering:
@@ -56,23 +60,33 @@ class Answering:
     how many rows of each window there were on which an output or HAVING failed. ``peak_state_bytes``: what the operator
     held at most, once all parts have been taken.
 
+    ``cells``: the question's tuples as :func:`pooled` has them, if it has been asked; nothing is read then.
+
     **Memory**: O(what the windows hold), and a part.
     """
 
-    def __init__(self, question: Question):
-        self.question = question
+    def __init__(self, question: Question, cells: join_aggregate.Cells | None = None):
+        self.question, self.cells = question, cells
         self.windows = 0, 0
         self.failed = np.zeros(len(question.schedule), dtype=np.int64)
         self.peak_state_bytes = 0
 
     def __iter__(self) -> Iterator[pa.Table]:
         """Read, and answer."""
+        if self.cells is not None:
+            for first, last, partial in self.cells.answers(self.question.schedule):
+                yield self._told(partial, first, last)
+            return
         query, schedule = self.question.query, self.question.schedule
         ranked = query.kind == "top_k"
         operator: Any = top_k if ranked else join_aggregate
         spec: Any = top_k_spec(query, self.question.pane_us) if ranked else aggregate_spec(query)
-        state, first = operator.start(spec, schedule), 0
-        for batch in scan.in_order_of_arrival(_sides(self.question), spec.input_schema):
+        early = replace(schedule, emit_us=schedule.emit_us - self.question.waited_us)
+        state, first = operator.start(spec, early), 0
+        batches = scan.in_order_of_arrival(_sides(self.question, [schedule]), spec.input_schema)
+        if not ranked:
+            batches = join_aggregate.rebatched(batches, lambda: join_aggregate.rows_at_once(state))
+        for batch in batches:
             state, partial = operator.step(state, batch)
             if state.next_window > first:
                 yield self._told(partial, first, state.next_window)
@@ -101,6 +115,23 @@ class Answering:
         columns = {o.name: failed.value(o.expression, ARROW_TYPES[o.type]) for o in query.outputs}
         np.add.at(self.failed, index[failed.rows], 1)
         return pa.table({"_window_index": valued.column("window_index"), **columns})
+
+
+def pooled(questions: Sequence[Question]) -> join_aggregate.Cells | None:
+    """The tuples of several questions about a query's windows, read once; None if that is not worth it.
+
+    **Memory**: the cells, no more than an eighth of the tuples.
+    """
+    asked = [question for question in questions if len(question.schedule)]
+    if len(asked) < 2 or asked[0].query.kind == "top_k":
+        return None
+    # Files' names ascend by arrival.
+    paths = {s: tuple(sorted({p for q in asked for p in q.files[s].paths})) for s in asked[0].files}
+    files = {stream: replace(asked[0].files[stream], paths=own) for stream, own in paths.items()}
+    every = replace(asked[0], files=files, waited_us=0)
+    spec, schedules = aggregate_spec(every.query), [question.schedule for question in asked]
+    batches = scan.in_order_of_arrival(_sides(every, schedules), spec.input_schema)
+    return join_aggregate.Cells.of(spec, schedules, batches)
 
 
 def _with_empty(partial: pa.Table, first: int, last: int) -> pa.Table:
@@ -135,8 +166,8 @@ def _value(aggregate: Aggregate, partial: pa.Table, share: pa.Array) -> pa.Chunk
     return pc.divide(total, pc.if_else(pc.greater(count, 0.0), count, pa.scalar(None, pa.float64())))
 
 
-def _sides(question: Question) -> list[scan.Side]:
-    """What is read, an entry an alias."""
+def _sides(question: Question, schedules: Sequence[Schedule]) -> list[scan.Side]:
+    """What is read for all windows of some schedules, an entry an alias."""
     query, counted = question.query, _counted(question.query)
     sides = []
     for index, window in enumerate(query.windows):
@@ -147,9 +178,11 @@ def _sides(question: Question) -> list[scan.Side]:
             for slot, sql, kind in asked
             if slot is not None
         }
-        bounds_us = _bounds_us(question.schedule, window.alias)
+        firsts, ends, lasts = zip(*(_bounds_us(schedule, window.alias) for schedule in schedules), strict=True)
+        bounds_us = min(firsts), max(ends), max(lasts)
         constants = {"side": pa.scalar(index, pa.int8())}
-        sides.append(scan.Side(question.files[window.stream], bounds_us, conditions, columns, constants))
+        files, waited_us = question.files[window.stream], question.waited_us
+        sides.append(scan.Side(files, bounds_us, conditions, columns, constants, waited_us=waited_us))
     kept_in = sides[0].files.kept_in
     if query.kind != "top_k" or kept_in is None:
         return sides

@@ -115,6 +115,7 @@ class Side:
         columns: slot → SQL and type of the value; ``event_us`` and ``arrival_us`` come by themselves.
         constants: further columns, of one value each.
         sieve: what is needed of large files, if that is little.
+        waited_us: what is taken off every arrival.
     """
 
     files: EventFiles
@@ -123,6 +124,7 @@ class Side:
     columns: Mapping[str, tuple[str, pa.DataType]]
     constants: Mapping[str, object]
     sieve: Sieve | None = None
+    waited_us: int = 0
 
     def batches(self) -> Iterator[pa.Table]:
         """The tuples as the files have them, with ``read_us``: the arrival that they are sorted by."""
@@ -165,7 +167,8 @@ class Side:
 
     def _shaped(self, batch: pa.RecordBatch) -> pa.Table:
         event_us, read_us = (batch.column(name).cast(pa.int64()) for name in ("event_time", "arrival_time"))
-        columns = {"event_us": event_us, "arrival_us": pc.max_element_wise(event_us, read_us), "read_us": read_us}
+        counted_us = pc.max_element_wise(event_us, pc.subtract(read_us, self.waited_us))
+        columns = {"event_us": event_us, "arrival_us": counted_us, "read_us": read_us}
         columns |= {slot: evaluate(sql, batch, kind) for slot, (sql, kind) in self.columns.items()}
         columns |= {name: pa.repeat(value, batch.num_rows) for name, value in self.constants.items()}
         return pa.table(columns)
@@ -182,13 +185,14 @@ def in_order_of_arrival(sides: Sequence[Side], schema: pa.Schema) -> Iterator[pa
     """The sides' tuples, merged: tables of ``schema`` in ascending order of ``arrival_us``, across tables too.
 
     A tuple that arrived before its event time counts from then on, so it waits until what the files have reaches there.
+    So do all tuples of the time that is taken off arrivals.
 
-    **Cost**: O(n) and a sort of nearly sorted runs. **Memory**: a batch a side, and what waits.
+    **Cost**: O(n) and a sort of nearly sorted runs. **Memory**: a batch a side, and twice what waits.
     """
     readers = [side.batches() for side in sides]
     waiting: list[list[pa.Table]] = [[] for _ in sides]
     read_us = [-NEVER_US] * len(sides)
-    rows = 0
+    rows = left_rows = 0
     while any(until < NEVER_US for until in read_us):
         side = read_us.index(min(read_us))
         batch = next(readers[side], None)
@@ -199,13 +203,15 @@ def in_order_of_arrival(sides: Sequence[Side], schema: pa.Schema) -> Iterator[pa
             waiting[side].append(_shaped(batch, schema))
             rows += batch.num_rows
         known_us = min(read_us)
-        if rows >= BATCH_ROWS or known_us == NEVER_US:
+        # As many again as were left: going over those costs each tuple little.
+        if rows >= max(BATCH_ROWS, 2 * left_rows) or known_us == NEVER_US:
+            known_us -= 0 if known_us == NEVER_US else sides[0].waited_us
             ready: list[pa.Table] = []
             for own, tables in enumerate(waiting):
                 taken, left = _before(tables, known_us)
                 ready += taken
                 waiting[own] = left
-            rows = sum(table.num_rows for tables in waiting for table in tables)
+            rows = left_rows = sum(table.num_rows for tables in waiting for table in tables)
             if ready:
                 yield _sorted(ready)
 

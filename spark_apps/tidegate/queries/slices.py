@@ -30,8 +30,17 @@ KEPT = "_sifted"
 """Folder of the warehouse in which top-k queries keep what they need of large files."""
 
 
-def question(context: RunContext, query: Query, schedule: Schedule, coverage: np.ndarray | None = None) -> Question:
-    """What to ask of the warehouse's tuples for a schedule's windows; without ``coverage``, whole ones."""
+def question(
+    context: RunContext,
+    query: Query,
+    schedule: Schedule,
+    coverage: np.ndarray | None = None,
+    looking_back: bool = False,
+) -> Question:
+    """What to ask of the warehouse's tuples for a schedule's windows; without ``coverage``, whole ones.
+
+    ``looking_back``: nobody asks what was held while they waited (see ``Question.waited_us``).
+    """
     pipeline, warehouse = context.pipeline, context.warehouse
     newest_us = int(schedule.emit_us.max())
     files: dict[str, EventFiles] = {}
@@ -42,7 +51,9 @@ def question(context: RunContext, query: Query, schedule: Schedule, coverage: np
         kept_in = str(warehouse.local / KEPT)
         files[stream.name] = EventFiles.between(warehouse, stream, labels, lower_us, newest_us, kept_in)
     covered = np.ones(len(schedule)) if coverage is None else coverage
-    return Question(query, schedule, covered, files, pipeline.tick_s * 1_000_000)
+    aggregate = looking_back and query.kind != "top_k"
+    waited_us = int((schedule.emit_us - schedule.window_end_us).min()) if aggregate else 0
+    return Question(query, schedule, covered, files, pipeline.tick_s * 1_000_000, waited_us)
 
 
 def cuts(asked: Question, count: int, most: int, passes: int = 1) -> list[tuple[int, int]]:

@@ -30,11 +30,12 @@ from tidegate.operators.accuracy import (
     relative_error,
     within,
 )
+from tidegate.operators.join_aggregate import Cells
 from tidegate.operators.schedule import Int64s, Schedule, instants_us, ticks_between
 from tidegate.queries.answers import windows_of
 from tidegate.queries.planner import first_arrivals_us
 from tidegate.queries.plans import Emissions, PlanHistory, asked
-from tidegate.queries.questions import Answering, Question
+from tidegate.queries.questions import Answering, Question, pooled
 from tidegate.queries.slacks import SlackHistory
 from tidegate.queries.slices import ROWS_OF_A_SLICE, PartFile, Staged, cuts, question
 from tidegate.stages.calibrate_misses import put_misses
@@ -155,7 +156,7 @@ def _learn_queries(
         whole = question(context, query, _on_grid(query, ends_us, grid_s[-1:]))
         for number, (first, last) in enumerate(cuts(whole, len(ends_us), context.most_slices, len(grid_s))):
             own = ends_us[first:last]
-            true = question(context, query, _on_grid(query, own, grid_s[-1:]))
+            true = question(context, query, _on_grid(query, own, grid_s[-1:]), looking_back=True)
             asked = question(context, query, _on_grid(query, own, grid_s)) if query.error is not None else None
             narrowed = _narrowed(context, query, own) if query.error is not None else None
             where = table.files(number, labels_holding(pipeline, own + horizon_us))
@@ -194,7 +195,8 @@ def learnt(part: Slice) -> Learnt:
     """
     own: Learning = part.of
     pipeline, query = own.pipeline, own.true.query
-    known = whole_windows(own.true)
+    cells = pooled([own.true, *([own.asked] if own.asked else []), *([own.narrowed.asked] if own.narrowed else [])])
+    known = whole_windows(own.true, cells)
     ends_us, horizon_us = known.column("window_end").to_numpy(), pipeline.horizon_s * 1_000_000
     truth = known.drop_columns("window_end").append_column("window_end", _instants(ends_us))
     truth = truth.append_column("interval", pa.array(labels_holding(pipeline, ends_us + horizon_us), pa.string()))
@@ -224,27 +226,27 @@ def learnt(part: Slice) -> Learnt:
         assert query.error is not None
         waited_us = own.asked.schedule.emit_us - own.asked.schedule.window_end_us
         column = np.searchsorted((own.grid_s * 1e6).astype(np.int64), waited_us)
-        errors = candidate_errors(own.asked, column, known, own.ends_us, len(own.grid_s))
+        errors = candidate_errors(Answering(own.asked, cells), column, known, own.ends_us, len(own.grid_s))
         needed = pa.table(
             {
                 "query": pa.repeat(query.id, len(own.ends_us)),
                 "window_end": _instants(own.ends_us),
                 "event_id": pa.nulls(len(own.ends_us), pa.string()),
                 "slack_s": needed_slack_on_grid(errors, own.grid_s, query.error),
-                "share": _needed_shares(own, known),
+                "share": _needed_shares(own, known, cells),
                 "interval": labels_holding(pipeline, own.ends_us + horizon_us),
             }
         )
     return Learnt(counts, needed.cast(own.needed))
 
 
-def _needed_shares(own: Learning, known: pa.Table) -> pa.Array:
+def _needed_shares(own: Learning, known: pa.Table, cells: Cells | None) -> pa.Array:
     """Of each window the least share of its ranges from which on it is within its ERROR; NULL if not measured."""
     assert own.true.query.error is not None
     share = np.full(len(own.ends_us), np.nan)
     of = own.narrowed
     if of is not None:
-        errors = candidate_errors(of.asked, of.column, known, of.ends_us, len(of.shares))
+        errors = candidate_errors(Answering(of.asked, cells), of.column, known, of.ends_us, len(of.shares))
         # Over the whole range nothing is missing.
         errors, shares = np.column_stack([errors, np.zeros(len(errors))]), np.append(of.shares, 1.0)
         share[np.searchsorted(own.ends_us, of.ends_us)] = needed_slack_on_grid(errors, shares, own.true.query.error)

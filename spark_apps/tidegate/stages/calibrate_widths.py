@@ -29,8 +29,9 @@ from tidegate.operators.accuracy import (
     widths_to_try,
 )
 from tidegate.operators.accuracy.error_width import Float64s
+from tidegate.operators.join_aggregate import Cells
 from tidegate.operators.schedule import Int64s, Schedule
-from tidegate.queries.questions import Answering, Question
+from tidegate.queries.questions import Answering, Question, pooled
 from tidegate.queries.slices import cuts, question
 from tidegate.store.intervals import Interval, interval_holding, labels_holding
 
@@ -167,9 +168,10 @@ def over_shares(context: RunContext, query: Query, ends_us: Int64s, slack_us: In
         held_us = _held_ticks(pipeline, source.range_s, shares) * pipeline.tick_s * 1_000_000
         coverage *= held_us / (source.range_s * 1e6)
         lower_us[source.alias] = ends_us[window] - held_us[column]
-    narrowed = question(context, query, Schedule(ends_us[window], emit_us[order], lower_us), coverage[column])
+    schedule = Schedule(ends_us[window], emit_us[order], lower_us)
+    narrowed = question(context, query, schedule, coverage[column], looking_back=True)
     ranges_us = {source.alias: round(source.range_s * 1e6) for source in query.windows}
-    whole = question(context, query, Schedule.from_ticks(ends_us, horizon_us, ranges_us))
+    whole = question(context, query, Schedule.from_ticks(ends_us, horizon_us, ranges_us), looking_back=True)
     return Measuring(pipeline, whole, narrowed, ends_us, shares, column)
 
 
@@ -177,7 +179,9 @@ def _measured(part: Slice) -> pa.Table:
     """The error of each window over each share of its ranges, with the interval in which it became final."""
     own: Measuring = part.of
     shares, ends_us = own.shares, own.ends_us
-    errors = candidate_errors(own.asked, own.column, whole_windows(own.truth), ends_us, len(shares))
+    cells = pooled([own.truth, own.asked])
+    truth = whole_windows(own.truth, cells)
+    errors = candidate_errors(Answering(own.asked, cells), own.column, truth, ends_us, len(shares))
     horizon_us = own.pipeline.horizon_s * 1_000_000
     labels = np.array(labels_holding(own.pipeline, ends_us + horizon_us), dtype=object)
     return pa.table(
@@ -191,18 +195,18 @@ def _measured(part: Slice) -> pa.Table:
     )
 
 
-def whole_windows(asked: Question) -> pa.Table:
+def whole_windows(asked: Question, cells: Cells | None) -> pa.Table:
     """A question's answers, with ``window_end`` (µs): by it ascending."""
-    rows = Answering(asked).table()
+    rows = Answering(asked, cells).table()
     index = rows.column("_window_index").to_numpy()
     return rows.append_column("window_end", pa.array(asked.schedule.window_end_us[index]))
 
 
-def candidate_errors(asked: Question, column: Int64s, truth: pa.Table, ends_us: Int64s, columns: int) -> Float64s:
+def candidate_errors(answering: Answering, column: Int64s, truth: pa.Table, ends_us: Int64s, columns: int) -> Float64s:
     """The errors of candidate answers of the same windows, whose truth is known.
 
     Args:
-        asked: the candidates, several a window.
+        answering: the candidates, several a window.
         column: int64[n], of each window of the schedule: which candidate it is; of a window, each is there once.
         truth: from :func:`whole_windows`.
         ends_us: the windows, ascending.
@@ -213,9 +217,10 @@ def candidate_errors(asked: Question, column: Int64s, truth: pa.Table, ends_us: 
 
     **Memory**: the truth, and a part of the answers, never all candidates of all windows and groups.
     """
+    asked = answering.question
     groups, values = judged_columns(asked.query)
     true_us = truth.column("window_end").to_numpy()
-    errors, answering = np.empty((len(ends_us), columns)), Answering(asked)
+    errors = np.empty((len(ends_us), columns))
     for answers in answering:
         given = np.arange(*answering.windows)
         if len(given) == 0:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from tidegate.operators.arrivals import int64s
 from tidegate.operators.codes import NULL
+from tidegate.operators.duplicates import Hashes, hashes
 from tidegate.operators.schedule import Int64s
 
 # A table of so many places for each value takes less time than a hash table.
@@ -22,7 +23,8 @@ SPREAD = 4
 class Codebook:
     """Distinct values in the order in which they were first met; a value's code is its place among them.
 
-    **Cost**: per call O(rows + distinct values); integers that lie close together are looked up, not hashed.
+    **Cost**: per call O(rows + distinct values); integers that lie close together are looked up, not hashed. Where many
+    more strings are known than a column has, they are found by their 64-bit hashes, kept in order, and then compared.
     **Guarantee**: equal values have one code (−0.0 equals 0.0, NaN equals NaN); NULL has the code −1.
 
     >>> book, codes = Codebook.empty(pa.string()).encode(pa.array(["b", None, "a", "b"]))
@@ -33,6 +35,8 @@ class Codebook:
     """
 
     values: pa.Array
+    ranked: tuple[Hashes, Int64s] | None = None
+    """The values' hashes in ascending order, and their codes; None if nobody has asked for them."""
 
     @staticmethod
     def empty(kind: pa.DataType) -> Codebook:
@@ -55,16 +59,38 @@ class Codebook:
         encoded = column.dictionary_encode()
         if not len(encoded.dictionary):
             return self, np.full(len(column), NULL, dtype=np.int64)
-        known = int64s(pc.index_in(encoded.dictionary, value_set=self.values).cast(pa.int64()).fill_null(NULL))
-        new = np.flatnonzero(known == NULL)
-        book = self
-        if len(new):
-            known = known.copy()
-            known[new] = len(self.values) + np.arange(len(new))
-            book = Codebook(pa.concat_arrays([self.values, encoded.dictionary.take(pa.array(new))]))
+        book, known = self._looked_for(encoded.dictionary)
         if encoded.null_count:
             return book, np.append(known, NULL)[int64s(encoded.indices.cast(pa.int64()).fill_null(len(known)))]
         return book, known[encoded.indices.to_numpy()]
+
+    def _looked_for(self, distinct: pa.Array) -> tuple[Codebook, Int64s]:
+        """The codes of values, each there once, and the book with those that it did not know."""
+        many = pa.types.is_string(distinct.type) and len(self) > SPREAD * len(distinct)
+        if not many:
+            known, book = int64s(pc.index_in(distinct, value_set=self.values).cast(pa.int64()).fill_null(NULL)), self
+        else:
+            ranked, codes = self.ranked or _ranked(self.values)
+            own, book = hashes(distinct), Codebook(self.values, (ranked, codes))
+            at = np.searchsorted(ranked, own)
+            place = np.minimum(at, len(ranked) - 1)
+            known = np.where(ranked[place] == own, codes[place], NULL)
+            met = np.flatnonzero(known != NULL)
+            same = pc.equal(self.values.take(pa.array(known[met])), distinct.take(pa.array(met)))
+            if (unlike := met[~same.to_numpy(zero_copy_only=False)]).size:
+                again = pc.index_in(distinct.take(pa.array(unlike)), value_set=self.values)
+                known[unlike] = int64s(again.cast(pa.int64()).fill_null(NULL))
+        new = np.flatnonzero(known == NULL)
+        if not len(new):
+            return book, known
+        known = known.copy()
+        known[new] = len(self) + np.arange(len(new))
+        order = None
+        if many:
+            new_order = np.argsort(own[new])
+            places = at[new][new_order]
+            order = np.insert(ranked, places, own[new][new_order]), np.insert(codes, places, known[new][new_order])
+        return Codebook(pa.concat_arrays([self.values, distinct.take(pa.array(new))]), order), known
 
     def _looked_up(self, column: npt.NDArray[Any], least: int, most: int) -> tuple[Codebook, Int64s]:
         code_at = np.full(most - least + 1, NULL, dtype=np.int64)
@@ -96,6 +122,12 @@ class Codebook:
         ranks = np.empty(len(self), dtype=np.int64)
         ranks[pc.sort_indices(self.values).to_numpy()] = np.arange(len(self))
         return ranks
+
+
+def _ranked(values: pa.Array) -> tuple[Hashes, Int64s]:
+    own = hashes(values)
+    order = np.argsort(own)
+    return own[order], order
 
 
 def orders_as_integers(kind: pa.DataType) -> bool:

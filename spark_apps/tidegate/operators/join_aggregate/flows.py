@@ -25,13 +25,15 @@ class Flow:
         code, window: int64[n].
         values, nulls: as in ``Tuples``.
         event_us: int64[n]; empty if no extreme is asked for.
+        weight: as in ``Tuples``.
     """
 
     code: Int64s
     window: Int64s
-    values: Mapping[str, Column]
+    values: Mapping[Any, Column]
     nulls: Mapping[str, Column]
     event_us: Int64s
+    weight: Int64s | None = None
 
     @staticmethod
     def of(pieces: Sequence[Piece], measures: Sequence[Measure]) -> Flow:
@@ -43,12 +45,11 @@ class Flow:
 
         nothing = np.zeros(0, dtype=np.int64)
         if not pieces:
-            values: dict[str, Column] = {m.slot: nothing for m in measures if m.function != "count"}
+            values: dict[Any, Column] = {m.slot: nothing for m in measures if m.function != "count"}
             return Flow(nothing, nothing, values, {}, nothing)
         values = {
-            m.slot: column(lambda part, slot=m.slot: part.values[slot])  # type: ignore[misc]
-            for m in measures
-            if m.function != "count"
+            key: column(lambda part, key=key: part.values[key])  # type: ignore[misc]
+            for key in pieces[0][0].values
         }
         nulls = {
             slot: column(lambda part, slot=slot: part.nulls.get(slot, np.zeros(len(part), dtype=bool)))  # type: ignore[misc]
@@ -61,6 +62,7 @@ class Flow:
             values,
             nulls,
             column(lambda part: part.event_us) if extremes else nothing,
+            None if pieces[0][0].weight is None else column(lambda part: part.weight),  # type: ignore[arg-type,return-value]
         )
 
 

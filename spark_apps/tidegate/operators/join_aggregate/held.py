@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -135,7 +135,7 @@ def renamed(
         values = {
             slot: column if slot not in renames else renames[slot][column] for slot, column in part.values.items()
         }
-        return Tuples(part.event_us, part.arrival_us, code_of[slots][part.code], values, part.nulls)
+        return replace(part, code=code_of[slots][part.code], values=values)
 
     result = [
         Held(tuple(moved(part, slots) for part in side.young), tuple(moved(part, slots) for part in side.old))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -100,23 +100,28 @@ def finish(state: State) -> tuple[State, pa.Table]:
     return advance(state, NEVER_US)
 
 
-def rebatched(batches: Iterable[pa.RecordBatch], rows: int = 2 * BLOCK_ROWS) -> Iterator[pa.Table]:
-    """Put batches together until they have so many rows: small ones cost more in ``step``, and answer no more.
+def rebatched(batches: Iterable[pa.RecordBatch | pa.Table], rows: Callable[[], int]) -> Iterator[pa.Table]:
+    """Put batches together until they have as many rows as are wanted by then: small ones cost more in ``step``.
 
     >>> batch = pa.record_batch({"x": [1, 2]})
-    >>> [table.num_rows for table in rebatched([batch] * 5, rows=4)]
+    >>> [table.num_rows for table in rebatched([batch] * 5, lambda: 4)]
     [4, 4, 2]
     """
-    waiting: list[pa.RecordBatch] = []
+    waiting: list[pa.Table] = []
     waiting_rows = 0
     for batch in batches:
-        waiting.append(batch)
+        waiting.append(pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch)
         waiting_rows += batch.num_rows
-        if waiting_rows >= rows:
-            yield pa.Table.from_batches(waiting)
+        if waiting_rows >= rows():
+            yield pa.concat_tables(waiting)
             waiting, waiting_rows = [], 0
     if waiting:
-        yield pa.Table.from_batches(waiting)
+        yield pa.concat_tables(waiting)
+
+
+def rows_at_once(state: State) -> int:
+    """How many tuples a batch should have, so that going over all codes held, as each one does, costs them little."""
+    return max(BLOCK_ROWS, codes_given(state) // CODES_PER_ROW)
 
 
 def _answered(state: State, table: pa.Table, last_arrival_us: int) -> tuple[State, pa.Table]:
@@ -124,16 +129,15 @@ def _answered(state: State, table: pa.Table, last_arrival_us: int) -> tuple[Stat
     schedule, answers = state.plan.schedule, [state.plan.spec.output_schema.empty_table()]
     complete = int(np.searchsorted(schedule.emit_us, last_arrival_us, side="left"))
     arrival_us, taken = int64s(table.column("arrival_us")), 0
-    rows_at_once = max(BLOCK_ROWS, codes_given(state) // CODES_PER_ROW)
-    for upto, window in blocks(arrival_us, schedule, state.next_window, complete, rows_at_once):
-        state, rows = _answer_up_to(absorbed(state, table.slice(taken, upto - taken)), window)
+    for upto, window in blocks(arrival_us, schedule, state.next_window, complete, rows_at_once(state)):
+        state, rows = answered_up_to(absorbed(state, table.slice(taken, upto - taken)), window)
         answers.append(rows)
         taken = upto
     state = with_few_codes(replace(absorbed(state, table.slice(taken)), last_arrival_us=last_arrival_us))
     return state, pa.concat_tables(answers).combine_chunks()
 
 
-def _answer_up_to(state: State, complete: int) -> tuple[State, pa.Table]:
+def answered_up_to(state: State, complete: int) -> tuple[State, pa.Table]:
     """Answer the windows ``state.next_window`` … ``complete`` − 1 from the tuples held."""
     plan, block = state.plan, np.arange(state.next_window, complete)
     orders = {

@@ -153,9 +153,10 @@ class _Totals:
     def of(self, member: Member) -> tuple[Int64s, dict[tuple[str, Part], Int64s], Running]:
         coming, going, behind = (_parts(flow, member.measures) for flow in self._moving)
         at_in, at_out = self._places
-        came, went = np.bincount(at_in, minlength=self._rows), np.bincount(at_out, minlength=self._rows)
+        arriving, leaving, last_leaving = self._moving
+        came, went = _counted(at_in, arriving, self._rows), _counted(at_out, leaving, self._rows)
         pairs, last_pairs = self._run(member.base.pairs, came - went)
-        last_pairs -= np.bincount(self._moving[2].code, minlength=len(self._first))
+        last_pairs -= _counted(last_leaving.code, last_leaving, len(self._first))
         parts, last_parts = {}, {}
         for key in dict.fromkeys([*member.base.parts, *coming, *going]):
             changes = np.zeros(self._rows, dtype=np.int64)
@@ -176,14 +177,20 @@ class _Totals:
         return running(changes, self._first)
 
 
+def _counted(rows: Int64s, flow: Flow, size: int) -> Int64s:
+    return np.bincount(rows, minlength=size) if flow.weight is None else added(rows, flow.weight, size)
+
+
 def _parts(flow: Flow, measures: Sequence[Measure]) -> dict[tuple[str, Part], npt.NDArray[Any]]:
     found: dict[tuple[str, Part], npt.NDArray[Any]] = {}
     for measure in measures:
         slot = measure.slot
         if slot in flow.nulls and flow.nulls[slot].any():
             found[slot, NULLS] = flow.nulls[slot].astype(np.int64)
-        if measure.function in ("sum", "avg"):
+        if measure.function in ("sum", "avg") and flow.weight is None:
             found |= {(slot, part): column for part, column in split(flow.values[slot]).items()}
+    if flow.weight is not None:
+        found |= {key: column for key, column in flow.values.items() if isinstance(key, tuple)}
     return found
 
 
@@ -205,7 +212,9 @@ class _Spans:
             if measure.function not in ("min", "max"):
                 continue
             slot = measure.slot
-            known = np.flatnonzero(~coming.nulls[slot]) if slot in coming.nulls else slice(None)
+            known: Any = slice(None)
+            if slot in coming.nulls:
+                known = np.flatnonzero(coming.nulls[slot] != (True if coming.weight is None else coming.weight))
             code, event_us, value = coming.code[known], coming.event_us[known], coming.values[slot][known]
             begin = code * windows + coming.window[known]
             if (crest := member.base.crests.get(slot)) is not None:

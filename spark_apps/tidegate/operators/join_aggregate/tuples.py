@@ -39,13 +39,16 @@ class Tuples:
         values: slot → float64[n] or int64[n]; of SUM and AVG the number (0 for NULL), of MIN and MAX an integer that
             orders as the value does, or its code in the slot's codebook.
         nulls: slot → bool[n], only for slots that have a NULL here.
+        weight: of cells (see ``cells``) how many tuples each stands for, int64[n]; of sums ``values`` then has the
+            parts, by (slot, part), of MIN and MAX the extreme, and ``nulls`` how many have a NULL. None for tuples.
     """
 
     event_us: Int64s
     arrival_us: Int64s
     code: Int64s
-    values: Mapping[str, Column] = field(default_factory=dict)
+    values: Mapping[Any, Column] = field(default_factory=dict)
     nulls: Mapping[str, Column] = field(default_factory=dict)
+    weight: Int64s | None = None
 
     def __len__(self) -> int:
         """Count the tuples."""
@@ -59,6 +62,7 @@ class Tuples:
             self.code[rows],
             {slot: column[rows] for slot, column in self.values.items()},
             {slot: column[rows] for slot, column in self.nulls.items()},
+            None if self.weight is None else self.weight[rows],
         )
 
     @cached_property
@@ -82,6 +86,7 @@ def together(parts: Sequence[Tuples]) -> Tuples:
     if len(parts) == 1:
         return parts[0]
     slots = dict.fromkeys(slot for part in parts for slot in part.nulls)
+    weights = [part.weight for part in parts if part.weight is not None]
     return Tuples(
         np.concatenate([part.event_us for part in parts]),
         np.concatenate([part.arrival_us for part in parts]),
@@ -91,6 +96,7 @@ def together(parts: Sequence[Tuples]) -> Tuples:
             slot: np.concatenate([part.nulls.get(slot, np.zeros(len(part), dtype=bool)) for part in parts])
             for slot in slots
         },
+        np.concatenate(weights) if weights else None,
     )
 
 
