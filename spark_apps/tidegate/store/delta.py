@@ -122,7 +122,7 @@ class DeltaLog:
         if self._table is not None:
             try:
                 self._table.update_incremental()
-            except DeltaError:
+            except (DeltaError, OSError):
                 self._table = _opened(self.folder)
         elif any((self.folder / "_delta_log").glob("*.json")):  # a killed writer may have left an empty folder
             self._table = _opened(self.folder)
@@ -170,10 +170,10 @@ class DeltaLog:
                 configuration=_CONFIGURATION | (_IN_A_STORE if isinstance(self.folder, ObjectPath) else {}),
                 storage_options=storage_options(self.folder),
             )
-        except DeltaError:
+        except (DeltaError, OSError) as error:
             # Another writer was first.
             if self.refresh() < 0:
-                raise
+                raise self._unwritable(error) from None
         self._flush(0)
         self.refresh()
 
@@ -231,12 +231,15 @@ class DeltaLog:
         except CommitFailedError:
             return False
         except (DeltaError, OSError) as error:
-            raise UserError(
-                f"the log of table {self.folder.name} cannot be written: {said(error)}; nothing "
-                f"of this run is visible: mend what is wrong with {self.folder}, and run it again"
-            ) from None
+            raise self._unwritable(error) from None
         self._flush(self.version + 1)
         return True
+
+    def _unwritable(self, error: Exception) -> UserError:
+        return UserError(
+            f"the log of table {self.folder.name} cannot be written: {said(error)}; nothing "
+            f"of this run is visible: mend what is wrong with {self.folder}, and run it again"
+        )
 
     def vacuum(self, hours: int = RETENTION_HOURS) -> int:
         """Remove the files that no version of the last ``hours`` names, those of killed runs too; how many."""
