@@ -41,6 +41,7 @@ from tidegate.stages.run import STAGES, run
 from tidegate.store import delta
 from tidegate.store.commit import STATE
 from tidegate.store.intervals import Interval, intervals_between
+from tidegate.store.places import Place
 from tidegate.store.warehouse import Warehouse
 
 # The last two call libraries that call the disk a thousand times more: they have scenarios of their own.
@@ -196,7 +197,14 @@ def prepared(scenario: Scenario) -> Prepared:
     return replace(case, expected=files(pipeline, home / "after"), sites=tuple(disk.sites))
 
 
-def files(pipeline: Pipeline, root: Path) -> dict[tuple[str, str], list[bytes]]:
+def digest(file: str) -> bytes:
+    """Of a file's content."""
+    return hashlib.sha256(Path(file).read_bytes()).digest()
+
+
+def files(
+    pipeline: Pipeline, root: Place, digest: Callable[[str], bytes] = digest
+) -> dict[tuple[str, str], list[bytes]]:
     """What tables, marts and the state for the next run hold, but for what is measured: each file by its content.
 
     Equal rows in an equal order are equal files, and those are quick to compare.
@@ -207,7 +215,7 @@ def files(pipeline: Pipeline, root: Path) -> dict[tuple[str, str], list[bytes]]:
     for name in {folder.name for folder in (warehouse.folder / STATE).glob("*")}:
         for label in warehouse.state_labels(name):
             found[f"{STATE}/{name}", label] = tuple(map(str, warehouse.state_files(name, label)))
-    return {name: [hashlib.sha256(Path(file).read_bytes()).digest() for file in own] for name, own in found.items()}
+    return {name: [digest(file) for file in own] for name, own in found.items()}
 
 
 def left(root: Path) -> str:
@@ -222,16 +230,25 @@ def left(root: Path) -> str:
     return hashlib.sha256(b"\0".join(found)).hexdigest()
 
 
-def attempt(pipeline: Pipeline, root: Path, intervals: Sequence[Interval], stages: Sequence[str] = TRIED) -> str:
+def attempt(pipeline: Pipeline, root: Place, intervals: Sequence[Interval], stages: Sequence[str] = TRIED) -> str:
     """Run the stages; what is wrong with how it ended, if it did not end as a command may."""
+    error = error_of(pipeline, root, intervals, stages)
+    return "" if error is None or sentence(error) else f"ended with {type(error).__name__}: {error}"
+
+
+def error_of(pipeline: Pipeline, root: Place, intervals: Sequence[Interval], stages: Sequence[str]) -> Exception | None:
+    """Run the stages; what they ended with."""
     try:
         with RunContext(pipeline, root, output=io.StringIO()) as context:
             run(context, intervals, stages)
-    except UserError:
-        return ""
     except Exception as error:
-        return "" if of_the_machine(error) else f"ended with {type(error).__name__}: {error}"
-    return ""
+        return error
+    return None
+
+
+def sentence(error: Exception) -> str | None:
+    """What a command says of it, if it says that in a sentence."""
+    return str(error) if isinstance(error, UserError) else of_the_machine(error)
 
 
 def hours(pipeline: Pipeline, first: int, last: int) -> Sequence[Interval]:
