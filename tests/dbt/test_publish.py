@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -17,10 +18,14 @@ from tests.dbt.sensors import Published
 from tests.live_files import live_files
 from tests.dbt.warehouse_rows import replace_rows, rows_of
 
+from tidegate.engine.context import RunContext
+from tidegate.stages import dbt_project, publish
 from tidegate.stages.dbt_project import template_folder
+from tidegate.stages.dbt_session import Session
 from tidegate.history.questions import query_history
 from tidegate.sql.relations import duckdb_script
 from tidegate.declarations.errors import UserError
+from tidegate.store.intervals import Interval
 from tidegate.store.warehouse import Warehouse
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -134,6 +139,96 @@ def test_an_interval_loses_its_rows_in_the_marts_too_and_a_rerun_leaves_identica
     assert set(after) == set(before)
     # The models are the same, and so is their documentation.
     assert published.page.stat().st_mtime_ns == published.page_written_ns
+
+
+def runs(published: Published, interval: Interval) -> dict[str, str]:
+    """Mart → the run that wrote the interval's partition."""
+    live = published.context.warehouse.live
+    return {name: live(f"marts/{name}", interval.label)[0].run for name in MARTS}
+
+
+def test_only_what_comes_from_changed_tables_is_built(published: Published) -> None:
+    """Of the intervals that were published twice the middle one had lost rows in three tables, the last one none."""
+    first, middle, last = (runs(published, interval) for interval in published.intervals)
+    assert first == last
+    assert len(set(first.values())) == 1
+    others = {"promises", "memory_against_budget", "ingestion_by_hour", "quarantine_by_hour", "failed_expectations"}
+    others |= {"history_estimates", "slack_against_oracle"}
+    assert {name for name in MARTS if middle[name] == first[name]} == others
+
+
+class Asked(Exception):
+    """dbt was to be run: what it was given."""
+
+
+@pytest.fixture
+def asked_for(published: Published, monkeypatch: pytest.MonkeyPatch) -> Callable[[Interval], Session | None]:
+    """How dbt is run when an interval is published; None if it is not. Nothing is built."""
+
+    def instead(context: RunContext, session: Session, *_: object) -> None:
+        raise Asked(session)
+
+    def ask(interval: Interval) -> Session | None:
+        try:
+            published.publish(interval)
+        except Asked as asked:
+            session: Session = asked.args[0]
+            return session
+        return None
+
+    monkeypatch.setattr(publish, "_dbt", instead)
+    return ask
+
+
+Ask = Callable[[Interval], Session | None]
+
+
+def test_what_has_not_changed_is_not_built(published: Published, asked_for: Ask) -> None:
+    before = published.context.warehouse.commits.refresh().keys()
+    assert asked_for(published.intervals[0]) is None
+    assert published.context.warehouse.commits.refresh().keys() == before
+
+
+def test_a_table_that_is_written_again_says_what_is_built(published: Published, asked_for: Ask) -> None:
+    warehouse, last = published.context.warehouse, published.intervals[-1]
+    rows = rows_of(warehouse.pipeline, "stream_rates", last, warehouse.schema("stream_rates"))
+    replace_rows(warehouse, "stream_rates", last, rows)
+    session = asked_for(last)
+    assert session is not None
+    assert session.changed is not None
+    assert "stream_rates" in session.changed
+    assert "slack_plan" not in session.changed
+    # Tests and models may look at tables that have not changed.
+    assert all(table.files for table in session.tables if table.name in ("stream_rates", "slack_plan"))
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut short"])
+def test_a_mart_that_is_gone_or_damaged_is_built_again(published: Published, asked_for: Ask, damage: str) -> None:
+    (file,) = live_files(published.marts / "promises")[published.intervals[0].label]
+    content = file.read_bytes()
+    try:
+        file.unlink() if damage == "gone" else file.write_bytes(content[:-10])
+        session = asked_for(published.intervals[0])
+    finally:
+        file.write_bytes(content)
+    assert session is not None
+    assert session.changed is None
+
+
+def test_another_version_or_a_missing_page_builds_everything(
+    published: Published, asked_for: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = published.page.rename(published.page.with_suffix(".away"))
+    try:
+        session = asked_for(published.intervals[0])
+    finally:
+        page.rename(published.page)
+    assert session is not None
+    assert (session.changed, session.docs_page) == (None, str(published.page))
+    monkeypatch.setattr(dbt_project, "version", lambda _: "another")
+    session = asked_for(published.intervals[0])
+    assert session is not None
+    assert session.changed is None
 
 
 def test_seeded_defects_fail_the_right_tests_and_nothing_is_published(published: Published) -> None:

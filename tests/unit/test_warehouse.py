@@ -16,7 +16,7 @@ from subprocess import PIPE
 import psutil  # type: ignore[import-untyped, unused-ignore]
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Field
 from tests.live_files import a_pipeline
 
 from tidegate.declarations.errors import UserError
@@ -25,7 +25,7 @@ from tidegate.engine.context import RunContext
 from tidegate.store import delta
 from tidegate.store.commit import Commit
 from tidegate.store.commits import Commits
-from tidegate.store.delta import LiveFile
+from tidegate.store.delta import DeltaLog, LiveFile
 from tidegate.store.intervals import Interval, interval_at
 from tidegate.store.upkeep import tidy
 from tidegate.store.warehouse import Warehouse
@@ -254,7 +254,8 @@ def test_a_listing_has_the_files_of_each_partition_in_order_whatever_wrote_them(
     }
     files = [file for own in listing.values() for file in own]
     assert files == sorted(logged(warehouse))
-    assert listing.runs == {file.run for file in files} <= warehouse.cut.runs.keys()
+    assert not warehouse.log(TABLE).listing().after([]).all_of({files[0].run})
+    assert listing.all_of(warehouse.cut.runs)
     assert "2013-01-01T03" not in listing
 
 
@@ -321,6 +322,67 @@ def test_kill_at_random_moments_leaves_old_or_new_and_nothing_to_repair(tmp_path
     assert seen(tmp_path) == {"v1": 15}
 
 
+def files_of(log: DeltaLog) -> list[tuple[str, int, int]]:
+    return [(file.path, file.rows, file.size) for file in log.live()]
+
+
+def of_delta_rs(folder: Path) -> list[tuple[str, int, int]]:
+    told = pa.table(DeltaTable(folder).get_add_actions(flatten=True)).sort_by("path").to_pylist()
+    return [(row["path"], row["num_records"], row["size_bytes"]) for row in told]
+
+
+def a_file(hour: int, run: str, rows: int) -> LiveFile:
+    return LiveFile(interval(hour).label, f"part-00000-{run}.parquet", rows, 10 * rows)
+
+
+def test_the_log_that_is_written_and_read_here_is_that_of_delta_rs(tmp_path):
+    """Partitions come, are replaced and go, past a checkpoint; a reader from before follows version by version."""
+    chance, schema_ = random.Random(3), pa.schema([("a", pa.int64())])
+    log, following = DeltaLog(tmp_path / "t", schema_), DeltaLog(tmp_path / "t", schema_)
+    for number in range(230):
+        labels = {interval(hour).label for hour in chance.sample(range(20), 3)}
+        kept = chance.random() < 0.2
+        added = [] if kept else [a_file(chance.randrange(20), f"{number:012x}", number + 1)]
+        log.replace(added, lambda file, labels=labels: file.label in labels)
+        if chance.random() < 0.1:
+            following.refresh()
+            assert files_of(following) == files_of(log) == of_delta_rs(tmp_path / "t")
+            assert list(following.listing()) == sorted({file.label for file in log.live()})
+    assert (tmp_path / "t" / "_delta_log" / f"{199:020d}.checkpoint.parquet").exists()
+    opened = DeltaLog(tmp_path / "t", schema_)
+    assert opened.refresh() == log.version == following.refresh()
+    assert files_of(opened) == files_of(log) == files_of(following)
+    assert files_of(log)
+    assert not list((tmp_path / "t" / "_delta_log").glob("*.tmp"))
+
+
+def test_of_two_who_write_a_version_one_comes_behind_the_other(tmp_path):
+    schema_ = pa.schema([("a", pa.int64())])
+    one, other = DeltaLog(tmp_path / "t", schema_), DeltaLog(tmp_path / "t", schema_)
+    one.create()
+    other.create()
+    assert one.append_alone(a_file(0, "one", 1))
+    assert not other.append_alone(a_file(1, "other", 1))
+    assert other.replace([a_file(1, "other", 1)], lambda file: False) == 2
+    # What another program has put into the log is followed, too.
+    DeltaTable(tmp_path / "t").alter.add_columns([Field("b", "long")])
+    assert one.refresh() == other.refresh() == 3
+    assert files_of(one) == files_of(other) == of_delta_rs(tmp_path / "t")
+
+
+def test_whether_all_files_are_of_committed_runs_is_known_after_each_version(tmp_path):
+    log = DeltaLog(tmp_path / "t", pa.schema([("a", pa.int64())]))
+    log.replace([a_file(0, "dead", 1), a_file(1, "good", 1)], lambda file: False)
+    before = log.listing()
+    assert not before.all_of({"good"})
+    log.replace([a_file(0, "good", 2)], lambda file: file.run == "dead")
+    assert log.listing().all_of({"good"})
+    assert not before.all_of({"good"})
+    log.replace([a_file(2, "late", 2)], lambda file: False)
+    assert not log.listing().all_of({"good"})
+    assert log.listing().all_of({"good", "late"})
+
+
 def look(root: Path) -> int:
     """A new reader finds three partitions of one commit, each with all its rows; 1."""
     rows_ = Warehouse(root, a_pipeline()).read_arrow(TABLE)
@@ -336,12 +398,10 @@ def test_a_listing_that_lacks_a_version_is_made_again(tmp_path, monkeypatch):
     warehouse = Warehouse(tmp_path, a_pipeline())
     for version in (1, 2, 3):
         put(warehouse, version, version)
-    reader = Warehouse(tmp_path, a_pipeline())
-    assert reader.rows(TABLE, interval().label) == 3
     for version in (4, 5):
         put(warehouse, version, version)
+    reader = Warehouse(tmp_path, a_pipeline())
     missed = tmp_path / "p" / TABLE / "_delta_log" / "00000000000000000004.json"
     missed.rename(tmp_path / "later")
     monkeypatch.setattr(delta.time, "sleep", lambda _: (tmp_path / "later").rename(missed))
-    reader.refresh()
     assert reader.rows(TABLE, interval().label) == 5

@@ -13,6 +13,7 @@ import math
 import os
 import re
 from collections.abc import Iterable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ SOURCE = "warehouse"
 # The folder dbt/ of the repository, installed as a package of data.
 _TEMPLATE = "tidegate_dbt"
 _HOPELESS_INTERVALS = 24
+_BUILDERS = ("tidegate", "dbt-core", "dbt-spark", "pyspark", "duckdb")
 _NOT_COPIED = {"target", "logs", "README.md", "__pycache__"}
 
 # Columns whose meaning models/docs.md says once for all models.
@@ -71,7 +73,7 @@ Declaration = dict[str, Any]
 
 
 def render_project(warehouse: Warehouse, target: Path) -> str:
-    """Write the pipeline's dbt project into ``target``; returns a fingerprint of its content.
+    """Write the pipeline's dbt project into ``target``; returns a fingerprint of its content, and of what builds it.
 
     Files that would not change are left alone, files that no longer belong are removed.
     """
@@ -79,7 +81,7 @@ def render_project(warehouse: Warehouse, target: Path) -> str:
     for path in sorted(target.rglob("*"), reverse=True):
         if path.is_file() and str(path.relative_to(target)) not in files:
             path.unlink()
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(" ".join(f"{name} {version(name)}" for name in _BUILDERS).encode())
     for name, text in sorted(files.items()):
         digest.update(f"{name}\0{text}\0".encode())
         path = target / name

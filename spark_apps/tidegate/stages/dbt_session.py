@@ -16,7 +16,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -48,9 +48,10 @@ class Session:
     """What a dbt process needs to know; written by ``publish``, read by this module.
 
     ``slice`` is where marts are built, ``marts`` where they are published, ``docs_page`` the page to write (None: leave
-    it), ``result`` where to say how it went, ``home`` a folder for logs, parsed state and scratch. ``much``: whether
-    compiling queries is worth it, for so many rows. ``gathered``: a file that is there once the one file of each table
-    of many is; ``publish`` makes them meanwhile.
+    it), ``result`` where to say how it went, ``home`` a folder for logs, parsed state and scratch. ``changed``: the
+    tables from which comes what is to be built and tested (None: all is). ``much``: whether compiling queries is worth
+    it, for so many rows. ``gathered``: a file that is there once the one file of each table of many is; ``publish``
+    makes them meanwhile.
     """
 
     project: str
@@ -60,6 +61,7 @@ class Session:
     docs_page: str | None
     result: str
     tables: list[SourceTable]
+    changed: list[str] | None = None
     much: bool = False
     gathered: str | None = None
 
@@ -137,11 +139,13 @@ def build(session: Session) -> dict[str, Any]:
     runner = dbtRunner(manifest=manifest, callbacks=[_progress(manifest)])
     # Tests of the code itself say nothing about the run's data.
     data_only = ["--exclude-resource-type", "unit_test", "--exclude", "tag:macro"]
-    built = runner.invoke(["build", "--no-write-json", *data_only, *_flags(session)])
+    coming, needed = _coming_from(manifest, session.changed)
+    selected = [] if session.changed is None else ["--indirect-selection", "empty", "--select", *needed]
+    built = runner.invoke(["build", "--no-write-json", *selected, *data_only, *_flags(session)])
     results = getattr(built.result, "results", None)
     if results is None:
         return _failure("build", built)
-    outcome = _outcome(results)
+    outcome = _outcome(results, coming)
     if session.docs_page and not outcome["failures"]:
         _say("dbt: writing the docs page")
         statements.make_all()
@@ -157,6 +161,25 @@ def build(session: Session) -> dict[str, Any]:
     return outcome
 
 
+def _coming_from(manifest: Any, tables: Sequence[str] | None) -> tuple[set[str], list[str]]:
+    """Ids of the models and tests that come from these tables (None: any), and the names of all that they need."""
+    above = {key: node.depends_on.nodes for key, node in manifest.nodes.items() if hasattr(node, "depends_on")}
+    if tables is None:
+        return set(above), []
+    coming = {key for key, source in manifest.sources.items() if source.name in tables}
+    reached = -1
+    while reached < len(coming):
+        reached = len(coming)
+        coming |= {key for key, parents in above.items() if coming & set(parents)}
+    needed, todo = set(), sorted(coming & above.keys())
+    while todo:
+        key = todo.pop()
+        if key not in needed and key in above:
+            needed.add(key)
+            todo += above[key]
+    return coming, sorted(manifest.nodes[key].name for key in needed)
+
+
 def _wait_for(session: Session) -> None:
     """Until the tables' files are there, or who makes them is gone."""
     parent = os.getppid()
@@ -166,8 +189,8 @@ def _wait_for(session: Session) -> None:
         time.sleep(0.05)
 
 
-def _outcome(results: Sequence[Any]) -> dict[str, Any]:
-    """How every model and test went; ``marts`` are the models that were built as tables."""
+def _outcome(results: Sequence[Any], coming: Collection[str]) -> dict[str, Any]:
+    """How every model and test went; ``marts`` are those of the ids ``coming`` that were built as tables."""
     return {
         "failures": [
             {"name": r.node.name, "status": str(r.status), "message": " ".join((r.message or "").split())}
@@ -177,7 +200,11 @@ def _outcome(results: Sequence[Any]) -> dict[str, Any]:
         "skipped": sum(1 for r in results if r.status == "skipped"),
         "models": sum(1 for r in results if r.node.resource_type == "model"),
         "tests": sum(1 for r in results if r.node.resource_type == "test"),
-        "marts": [r.node.name for r in results if getattr(r.node.config, "materialized", None) == "table"],
+        "marts": [
+            r.node.name
+            for r in results
+            if r.node.unique_id in coming and getattr(r.node.config, "materialized", None) == "table"
+        ],
         "seconds": {r.node.name: round(r.execution_time, 3) for r in results},
     }
 

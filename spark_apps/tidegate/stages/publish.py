@@ -4,7 +4,8 @@ Write, audit, publish: dbt builds every mart for the run's intervals alone, into
 its tests there. If they pass, each mart's rows are cut by interval and replace the intervals' partitions of the Delta
 table ``<warehouse>/<pipeline>/marts/<mart>``, all marts in one commit. So a re-run leaves the same rows, an interval
 that has become empty leaves an empty partition (dbt's own dynamic ``insert_overwrite`` would leave the old rows), and
-nobody ever sees a row that failed a test.
+nobody ever sees a row that failed a test. What is there already as it would come out is neither built nor tested:
+intervals whose tables have not changed, and of the others the models that none of the changed tables leads to.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from tidegate.stages.dbt_session import Session
 from tidegate.stages.dbt_statements import SourceTable
 from tidegate.stages.extras import require_stage
 from tidegate.stages.launcher import launch
+from tidegate.stages.publish_account import Changes, changes
 from tidegate.store import parquet
 from tidegate.store.commit import Commit
 from tidegate.store.intervals import Interval
@@ -41,6 +43,7 @@ from tidegate.store.warehouse import MARTS, Warehouse
 
 STAGE = "publish"
 _FINGERPRINT = "project.fingerprint"
+_PAGE = Path("_docs", "dbt", "index.html")
 _FILES_APART = 64
 _SMALL_FILE_BYTES = 1 << 18
 _MANY_ROWS = 200_000
@@ -57,39 +60,50 @@ _PARENTS_SPARK = {
 
 
 def run(context: RunContext, intervals: Sequence[Interval]) -> None:
-    """Build, test and publish every mart for these intervals; the docs page too, if the models changed.
+    """Build, test and publish the marts of these intervals that would differ; the docs page too, if the models changed.
 
     UserError that names the tests that failed; then nothing is published.
     """
     require_stage(STAGE)
     warehouse = context.warehouse
     home = warehouse.local / "_dbt"
-    with _turn(context, home) as lock, context.stage(STAGE, intervals) as stage:
+    with _turn(context, home) as lock:
         fingerprint = render_project(warehouse, home / "project")
         if _last_fingerprint(home) not in ("", fingerprint):
             context.progress("publish: the models changed; intervals published before follow when they are run again")
-        session = prepare_session(warehouse, [i.label for i in intervals], fingerprint)
-        outcome = _dbt(context, session, home, lock)
-        if outcome["failures"]:
-            raise UserError(_failure_message(outcome, home))
-        context.progress(f"publish: {outcome['models']} models built, {outcome['tests']} tests passed")
-        for mart in outcome["marts"]:
-            for interval, rows in publish_mart(stage.commit, mart, Path(session.slice) / mart, intervals).items():
-                stage.record(interval, rows_out=rows)
+        # The page shows the last build's catalog: where it is missing, all is built.
+        documented = (warehouse.local / _PAGE).is_file() and _last_fingerprint(home) == fingerprint
+        todo = changes(warehouse, intervals, fingerprint, everything=not documented)
+        if stand := len(intervals) - len(todo.intervals):
+            of = f"{stand} of {len(intervals)} intervals"
+            context.progress(f"publish: nothing has changed in {of} since their marts were built and tested")
+        if not todo.intervals:
+            return
+        with context.stage(STAGE, todo.intervals) as stage:
+            session = prepare_session(warehouse, todo, documented)
+            outcome = _dbt(context, session, home, lock)
+            if outcome["failures"]:
+                raise UserError(_failure_message(outcome, home))
+            context.progress(f"publish: {outcome['models']} models built, {outcome['tests']} tests passed")
+            for mart in outcome["marts"]:
+                built = Path(session.slice) / mart
+                for interval, rows in publish_mart(stage.commit, mart, built, todo.intervals).items():
+                    stage.record(interval, rows_out=rows)
+            for interval in todo.intervals:
+                todo.keep(stage.commit, interval, outcome["marts"])
     (home / _FINGERPRINT).write_text(fingerprint)
     shutil.rmtree(session.slice, ignore_errors=True)
     shutil.rmtree(home / "gathered", ignore_errors=True)
 
 
-def prepare_session(warehouse: Warehouse, labels: Sequence[str], fingerprint: str) -> Session:
+def prepare_session(warehouse: Warehouse, todo: Changes, documented: bool) -> Session:
     """Describe the dbt process of a run, in ``_dbt/session.json``; empties the folder in which marts are built."""
     home = warehouse.local / "_dbt"
-    page = warehouse.local / "_docs" / "dbt" / "index.html"
-    documented = page.is_file() and _last_fingerprint(home) == fingerprint
     shutil.rmtree(home / "slice", ignore_errors=True)
     shutil.rmtree(home / "scratch", ignore_errors=True)
     gathering = home / "gathered"
     shutil.rmtree(gathering, ignore_errors=True)
+    labels = [interval.label for interval in todo.intervals]
     tables = [_source_table(warehouse, table, set(labels), gathering) for table in warehouse.tables()]
     rows = sum(warehouse.rows(table, label) for table in warehouse.tables() for label in labels)
     session = Session(
@@ -97,9 +111,10 @@ def prepare_session(warehouse: Warehouse, labels: Sequence[str], fingerprint: st
         home=str(home),
         slice=str(home / "slice"),
         marts=str(warehouse.folder / MARTS),
-        docs_page=None if documented else str(page),
+        docs_page=None if documented else str(warehouse.local / _PAGE),
         result=str(home / "result.json"),
         tables=tables,
+        changed=None if todo.tables is None else sorted(todo.tables),
         much=rows > _MANY_ROWS,
         gathered=str(gathering / "whole") if any(table.gathered for table in tables) else None,
     )

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tidegate.store import parquet
 from tidegate.store.cut import SHARED
-from tidegate.store.delta import ReplacedBy, live_file
+from tidegate.store.delta import ReplacedBy, flush_logs, live_file
 from tidegate.store.durable import flush
 from tidegate.store.folders import private_folder
 from tidegate.store.intervals import Interval
@@ -97,16 +97,20 @@ class Commit:
         """Make all that was written visible at once. UserError if another run of the stage was faster."""
         assert self.labels, "a run without an interval has no row in _commits, and would not be seen"
         home = self.warehouse.folder
-        flush((path for folder in self._others for path in self._own(folder)), home)
-        versions = {}
+        added: dict[str, dict[Place, str]] = {}
         for table in sorted({*self._partitions, *self._files}):
-            folders = self._partitions[table]
-            added = {path: label for label, folder in folders.items() for path in self._own(folder)}
-            added |= {path: label for label, path in self._files[table]}
-            flush(added, home)
-            files = [live_file(path, label) for path, label in added.items()]
-            gone = ReplacedBy(folders, ((f.label, f.writer) for f in files if table in SHARED))
-            versions[table] = self.warehouse.log(table).replace(files, gone, gone.labels)
+            folders = self._partitions[table].items()
+            added[table] = {path: label for label, folder in folders for path in self._own(folder)}
+            added[table] |= {path: label for label, path in self._files[table]}
+        # All at once, and then all logs: a disk serves many files as fast as a few.
+        others = (path for folder in self._others for path in self._own(folder))
+        flush([*others, *(path for own in added.values() for path in own)], home)
+        versions, logs = {}, [self.warehouse.log(table) for table in added]
+        for (table, own), log in zip(added.items(), logs, strict=True):
+            files = [live_file(path, label) for path, label in own.items()]
+            gone = ReplacedBy(self._partitions[table], ((f.label, f.writer) for f in files if table in SHARED))
+            versions[table] = log.replace(files, gone, gone.labels)
+        flush_logs(logs, home)
         replaced = frozenset(self._partitions)
         self.warehouse.commits.append(self.stage, self.id, self.labels, versions, replaced, self._begun)
 

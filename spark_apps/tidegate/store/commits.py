@@ -19,7 +19,7 @@ from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import from_us, to_us
 from tidegate.declarations.tables import TIMESTAMP
 from tidegate.store import parquet
-from tidegate.store.delta import DeltaLog, LiveFile, live_file
+from tidegate.store.delta import DeltaLog, LiveFile, flush_logs, live_file
 from tidegate.store.durable import flush
 from tidegate.store.places import Place
 
@@ -141,6 +141,7 @@ class Commits:
         flush([path], self.folder)
         names = {f.name for f in before}
         self._log.replace([live_file(path, "")], lambda file: file.name in names)
+        flush_logs([self._log], self.folder)
 
     def vacuum(self, hours: int) -> int:
         """Remove what merges have left behind."""

@@ -51,7 +51,7 @@ class Cut:
         log = self.logs[table]
         version = log.refresh()
         listing = log.listing()
-        if listing.runs <= self.runs.keys():
+        if listing.all_of(self.runs):
             return listing
         groups = _grouped(table, log.live())
         whole = {key: own for key, own in groups.items() if self._is_whole(own)}

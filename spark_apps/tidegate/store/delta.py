@@ -1,17 +1,26 @@
 """One table as Delta Lake: which files are live, and how some are put in the place of others.
 
 Data files are written by whoever has the rows (a slice in a worker, a stage in its process); the log is written here,
-by delta-rs, from the driver alone. A file's name ends in ``-<run>.parquet``: readers tell by it whose it is.
+from the driver alone. A file's name ends in ``-<run>.parquet``: readers tell by it whose it is.
+
+delta-rs creates and opens tables, and makes checkpoints. One version more is read here, and in folders written here, as
+the Delta protocol has it (JSON, a line an action): for each, delta-rs goes through all files that the table has.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import time
+import uuid
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -22,13 +31,16 @@ from tidegate.store.places import ObjectPath, Place, said, storage_options
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
-    from deltalake.transaction import AddAction, RemoveAction
 
 RETENTION_HOURS = 7 * 24
 """How long superseded files stay: longer than any reader reads, and as far back as ``--as-of`` reaches."""
 _TRIES = 50
 _LOOKS, _LOOK_AGAIN_S = 5, 0.02
 _CONFIGURATION: dict[str, str | None] = {"delta.logRetentionDuration": "interval 30 days"}
+_CHECKPOINT_EVERY = 100
+_DECLARED = {"metaData", "protocol"}
+# The log stays for 30 days: whoever has not looked for longer than this opens the table anew.
+_TRUSTED_S = 86_400
 # There each file of the log that a reader has to open costs a request.
 _IN_A_STORE: dict[str, str | None] = {"delta.checkpointInterval": "10"}
 
@@ -61,13 +73,15 @@ class LiveFile:
 class Listing(Mapping[str, tuple[LiveFile, ...]]):
     """The files of a version: label → the partition's files, by name. Labels ascend.
 
-    ``runs``: whose the files are.
-
-    Cost: a microsecond a file when it is made; what is not asked for is never more than text.
+    Cost: a microsecond a file when it is made of a table; ``after`` a version more, what that changes. What is not
+    asked for is never more than text.
     """
 
     def __init__(self, table: DeltaTable | None, partitioned: bool):
-        self.runs: frozenset[str] = frozenset()
+        # Runs that have not been seen to be committed → how many files they have here.
+        self._doubted: Counter[str] = Counter()
+        # What differs from the table's since it was opened: label → files, none where it has gone.
+        self._changed: dict[str, tuple[LiveFile, ...]] = {}
         self._paths: list[str] = []
         # Label → where its files begin and end.
         self._span: dict[str, tuple[int, int]] = {}
@@ -76,7 +90,7 @@ class Listing(Mapping[str, tuple[LiveFile, ...]]):
         self._actions = pa.table(table.get_add_actions(flatten=True)).select(["path", "num_records", "size_bytes"])
         self._actions = self._actions.sort_by("path").combine_chunks()
         self._paths = self._actions.column("path").to_pylist()
-        self.runs = frozenset(map(run_of, self._paths))
+        self._doubted.update(map(run_of, self._paths))
         folders = [path.rpartition("/")[0] for path in self._paths] if partitioned else [""] * len(self._paths)
         begin = 0
         for folder, own in groupby(folders):
@@ -84,7 +98,38 @@ class Listing(Mapping[str, tuple[LiveFile, ...]]):
             self._span[folder.removeprefix("interval=")] = begin, end
             begin = end
 
+    def after(self, actions: Iterable[Mapping[str, Any]]) -> Listing:
+        """The files once a version's actions are taken."""
+        new = copy(self)
+        new._doubted, new._changed = self._doubted.copy(), self._changed.copy()
+        new.__dict__.pop("_labels", None)
+        touched: dict[str, dict[str, LiveFile]] = {}
+        for action in actions:
+            for kind, told in action.items():
+                if kind not in ("add", "remove"):
+                    continue
+                folder, _, name = told["path"].rpartition("/")
+                label = folder.removeprefix("interval=")
+                own = touched.setdefault(label, {file.name: file for file in self.get(label, ())})
+                if own.pop(name, None) is not None and new._doubted[run_of(name)]:
+                    new._doubted[run_of(name)] -= 1
+                if kind == "add":
+                    rows = json.loads(told.get("stats") or "{}").get("numRecords") or 0
+                    own[name] = LiveFile(label, name, rows, told["size"])
+                    new._doubted[run_of(name)] += 1
+        new._changed |= {label: tuple(sorted(own.values())) for label, own in touched.items()}
+        return new
+
+    def all_of(self, committed: Collection[str]) -> bool:
+        """Whether all files are of these runs; more of them each time that it is asked."""
+        self._doubted = Counter({run: n for run, n in self._doubted.items() if n and run not in committed})
+        return not self._doubted
+
     def __getitem__(self, label: str) -> tuple[LiveFile, ...]:
+        if label in self._changed:
+            if not self._changed[label]:
+                raise KeyError(label)
+            return self._changed[label]
         begin, end = self._span[label]
         names = [path.rpartition("/")[2] for path in self._paths[begin:end]]
         own = self._actions.slice(begin, end - begin)
@@ -93,58 +138,98 @@ class Listing(Mapping[str, tuple[LiveFile, ...]]):
             LiveFile(label, name, count or 0, size) for name, count, size in zip(names, rows, sizes, strict=True)
         )
 
+    def __contains__(self, label: object) -> bool:
+        return bool(self._changed[label]) if label in self._changed else label in self._span  # type: ignore[index]
+
+    @cached_property
+    def _labels(self) -> list[str]:
+        gone = {label for label, own in self._changed.items() if not own}
+        # Nearly sorted: the newest come last.
+        return sorted(label for label in {**self._span, **self._changed} if label not in gone)
+
     def __iter__(self) -> Iterator[str]:
-        return iter(self._span)
+        return iter(self._labels)
 
     def __len__(self) -> int:
-        return len(self._span)
+        return len(self._labels)
 
 
 @dataclass(eq=False)
 class DeltaLog:
     """The versions of one table at ``folder``; ``schema`` as declared, without ``interval``.
 
+    ``unflushed``: what it has written of its log and not yet seen to be on the disk.
+
     Cost: opening reads the newest checkpoint and the log after it (8 000 partitions: 50 ms); ``refresh`` only what has
-    been added since; ``replace`` one file of the log (5 ms).
+    been added since; ``replace`` writes one file of the log. Neither depends on how many files the table has.
     """
 
     folder: Place
     schema: pa.Schema
     partitioned: bool = True
+    unflushed: list[Place] = field(default_factory=list, init=False, repr=False)
+    version: int = field(default=-1, init=False)
+    """The version last looked at; −1 if there is none."""
+    _listing: Listing = field(init=False, repr=False)
     _table: DeltaTable | None = field(default=None, init=False, repr=False)
-    _listings: dict[int, Listing] = field(default_factory=dict, init=False, repr=False)
+    _earlier: dict[int, Listing] = field(default_factory=dict, init=False, repr=False)
+    _looked_s: float = field(default=0.0, init=False, repr=False)
     _fits: bool = field(default=False, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._listing = Listing(None, self.partitioned)
 
     def refresh(self) -> int:
         """Look for newer versions; the newest one's number, −1 if there is no table yet."""
-        from deltalake.exceptions import DeltaError
-
-        if self._table is not None:
-            try:
-                self._table.update_incremental()
-            except (DeltaError, OSError):
-                self._table = _opened(self.folder)
+        if self.version >= 0:
+            if not self._advance():
+                self._open()
         elif any((self.folder / "_delta_log").glob("*.json")):  # a killed writer may have left an empty folder
-            self._table = _opened(self.folder)
+            self._open()
         return self.version
 
-    @property
-    def version(self) -> int:
-        """The version last looked at; −1 if there is none."""
-        return -1 if self._table is None else self._table.version()
+    def _open(self) -> None:
+        table = _opened(self.folder)
+        self.version, self._listing, self._looked_s = (
+            table.version(),
+            Listing(table, self.partitioned),
+            time.monotonic(),
+        )
+
+    def _advance(self) -> bool:
+        """Read the versions that have been added; False if the table has to be opened anew."""
+        if time.monotonic() - self._looked_s > _TRUSTED_S:
+            return False
+        while (text := self._text(self.version + 1)) is not None:
+            try:
+                actions = [json.loads(line) for line in text.splitlines() if line]
+            except ValueError:
+                return False
+            if any(_DECLARED & action.keys() for action in actions):
+                self._fits = False
+            self._listing = self._listing.after(actions)
+            self.version += 1
+        self._looked_s = time.monotonic()
+        return isinstance(self.folder, ObjectPath) or self._file(self.version).exists()
+
+    def _file(self, version: int) -> Place:
+        return self.folder / "_delta_log" / f"{version:020d}.json"
+
+    def _text(self, version: int) -> bytes | None:
+        try:
+            return self._file(version).read_bytes()
+        except FileNotFoundError:
+            return None
 
     def listing(self, version: int | None = None) -> Listing:
         """The files of a version (None: the one last looked at), by partition; none before the first."""
         number = self.version if version is None else version
-        if number < 0:
-            return Listing(None, self.partitioned)
-        if number not in self._listings:
-            table = self._table if number == self.version else _opened(self.folder, number)
-            # Versions are asked for one after the other: two suffice.
-            while len(self._listings) > 1:
-                del self._listings[next(iter(self._listings))]
-            self._listings[number] = Listing(table, self.partitioned)
-        return self._listings[number]
+        if number == self.version or number < 0:
+            return self._listing if number >= 0 else Listing(None, self.partitioned)
+        if number not in self._earlier:
+            # Versions are asked for one after the other.
+            self._earlier = {number: Listing(_opened(self.folder, number), self.partitioned)}
+        return self._earlier[number]
 
     def live(self, version: int | None = None) -> tuple[LiveFile, ...]:
         """All files of a version (None: the one last looked at); none before the first."""
@@ -174,65 +259,95 @@ class DeltaLog:
             # Another writer was first.
             if self.refresh() < 0:
                 raise self._unwritable(error) from None
-        self._flush(0)
+        self.unflushed.append(self._file(0))
         self.refresh()
 
     def replace(
         self, added: Iterable[LiveFile], replaces: Callable[[LiveFile], bool], labels: Collection[str] | None = None
     ) -> int:
-        """Put files in the place of others, in one version, and return its number.
+        """Put files in the place of others, in one version, and return its number; to be followed by ``flush_logs``.
 
         ``replaces``: which of the live files go, asked anew whenever another writer was faster. ``labels``: all of
         them, and all that are added, are in these partitions (None: anywhere).
         """
-        from deltalake.transaction import RemoveAction
-
         self.create()
         self._fit()
         files = {file.path: file for file in added}
         for _ in range(_TRIES):
             # A path that is added may not be removed: its rows are in place already.
-            listing, now_ms = self.listing(), _now_ms()
+            listing = self.listing()
             live = [file for label in (listing if labels is None else labels) for file in listing.get(label, ())]
             here = {file.path for file in live}
-            fresh = [self._add(file, now_ms) for path, file in files.items() if path not in here]
+            fresh = [file for path, file in files.items() if path not in here]
             gone = sorted(file.path for file in live if replaces(file) and file.path not in files)
-            actions: list[AddAction | RemoveAction] = [*fresh, *(RemoveAction(path, True, now_ms) for path in gone)]
-            if not actions or self._transact(actions):
+            if not (fresh or gone) or self._transact(fresh, gone):
                 return self.refresh()
             self.refresh()
         raise UserError(f"table {self.folder} is being written by too many at once: run this again")
 
     def append_alone(self, file: LiveFile) -> bool:
         """Add a file as the version after the one last looked at; False if there is such a version already."""
-        added = self._transact([self._add(file, _now_ms())])
+        added = self._transact([file], [])
         if added:
+            flush_logs([self], self.folder.parent)
             self.refresh()
         return added
 
-    def _flush(self, version: int) -> None:
-        # A mart's folder is below that of the marts.
-        flush([self.folder / "_delta_log" / f"{version:020d}.json"], self.folder.parent.parent)
+    def _transact(self, added: Sequence[LiveFile], gone: Sequence[str]) -> bool:
+        """Write the version after the one last looked at; False if there is such a version already."""
+        from deltalake.exceptions import DeltaError
 
-    def _add(self, file: LiveFile, now_ms: int) -> AddAction:
-        from deltalake.transaction import AddAction
-
-        values = {"interval": file.label} if self.partitioned else {}
-        return AddAction(file.path, file.size, values, now_ms, True, json.dumps({"numRecords": file.rows}))
-
-    def _transact(self, actions: Sequence[AddAction | RemoveAction]) -> bool:
-        from deltalake import CommitProperties, Schema
-        from deltalake.exceptions import CommitFailedError, DeltaError
-
-        assert self._table is not None, "create() comes first"
-        schema, once = Schema.from_arrow(self._whole_schema()), CommitProperties(max_commit_retries=0)
+        assert self.version >= 0, "create() comes first"
         try:
-            self._table.create_write_transaction(list(actions), "append", schema, self._by, commit_properties=once)
-        except CommitFailedError:
-            return False
+            if isinstance(self.folder, ObjectPath):
+                written = self._put(added, gone)
+            else:
+                written = self._link(_actions(added, gone, self._by))
+                if written and (self.version + 2) % _CHECKPOINT_EVERY == 0:
+                    table = _opened(self.folder)
+                    table.create_checkpoint()
+                    table.cleanup_metadata()
         except (DeltaError, OSError) as error:
             raise self._unwritable(error) from None
-        self._flush(self.version + 1)
+        if written:
+            self.unflushed.append(self._file(self.version + 1))
+        return written
+
+    def _link(self, actions: Iterable[Mapping[str, Any]]) -> bool:
+        """Write a version into a folder: it appears whole, or not at all if another writer was faster."""
+        target = cast(Path, self._file(self.version + 1))
+        own = target.with_name(f"_commit_{uuid.uuid4()}.json.tmp")
+        own.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
+        try:
+            os.link(own, target)
+        except FileExistsError:
+            return False
+        finally:
+            own.unlink(missing_ok=True)
+        return True
+
+    def _put(self, added: Sequence[LiveFile], gone: Sequence[str]) -> bool:
+        """Write a version into an object store, which is asked for one that is not there yet: delta-rs knows how."""
+        from deltalake import CommitProperties, Schema
+        from deltalake.exceptions import CommitFailedError
+        from deltalake.transaction import AddAction, RemoveAction
+
+        if self._table is None:
+            self._table = _opened(self.folder)
+        else:
+            self._table.update_incremental()
+        if self._table.version() != self.version:
+            return False
+        now_ms = _now_ms()
+        actions: list[AddAction | RemoveAction] = [
+            AddAction(file.path, file.size, _values(file, self._by), now_ms, True, _stats(file)) for file in added
+        ]
+        actions += [RemoveAction(path, True, now_ms) for path in gone]
+        schema, once = Schema.from_arrow(self._whole_schema()), CommitProperties(max_commit_retries=0)
+        try:
+            self._table.create_write_transaction(actions, "append", schema, self._by, commit_properties=once)
+        except CommitFailedError:
+            return False
         return True
 
     def _unwritable(self, error: Exception) -> UserError:
@@ -245,8 +360,7 @@ class DeltaLog:
         """Remove the files that no version of the last ``hours`` names, those of killed runs too; how many."""
         if self.refresh() < 0:
             return 0
-        assert self._table is not None
-        gone = self._table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
+        gone = _opened(self.folder).vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
         self.refresh()
         return len(gone)
 
@@ -261,10 +375,10 @@ class DeltaLog:
         """Give the table the columns that have been declared since; UserError if one has another type."""
         if self._fits:
             return
-        assert self._table is not None
-        there = {f.name: f for f in pa.schema(self._table.schema().to_arrow())}
         from deltalake import Field, Schema
 
+        table = _opened(self.folder)
+        there = {f.name: f for f in pa.schema(table.schema().to_arrow())}
         wanted = pa.schema(Schema.from_arrow(self.schema).to_arrow())
         for field_ in wanted:
             if field_.name in there and there[field_.name].type != field_.type:
@@ -275,9 +389,19 @@ class DeltaLog:
                 )
         new = [f for f in wanted if f.name not in there]
         if new:
-            self._table.alter.add_columns([Field.from_arrow(f.with_nullable(True)) for f in new])
-            self.refresh()
+            before = self.version
+            table.alter.add_columns([Field.from_arrow(f.with_nullable(True)) for f in new])
+            self.unflushed += [self._file(version) for version in range(before + 1, self.refresh() + 1)]
         self._fits = True
+
+
+def flush_logs(logs: Iterable[DeltaLog], home: Place) -> None:
+    """Return once all that these have written of their logs is on the disk; ``home`` is the folder of the tables."""
+    written = list(logs)
+    # The folder itself may be new, too.
+    flush((path for log in written for path in log.unflushed), home.parent)
+    for log in written:
+        log.unflushed.clear()
 
 
 def run_of(name: str) -> str:
@@ -304,6 +428,26 @@ class ReplacedBy:
 def live_file(path: Place, label: str) -> LiveFile:
     """A file as it has been written, from its footer."""
     return LiveFile(label, path.name, parquet.footer(path).num_rows, path.stat().st_size)
+
+
+def _actions(added: Iterable[LiveFile], gone: Iterable[str], by: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """A version of the log. Labels and names of files have no character that a URI would have to escape."""
+    now_ms = _now_ms()
+    about = {"mode": "Append", "partitionBy": json.dumps(by)}
+    yield {"commitInfo": {"timestamp": now_ms, "operation": "WRITE", "operationParameters": about}}
+    for file in added:
+        told = {"path": file.path, "partitionValues": _values(file, by), "size": file.size}
+        yield {"add": {**told, "modificationTime": now_ms, "dataChange": True, "stats": _stats(file)}}
+    for path in gone:
+        yield {"remove": {"path": path, "deletionTimestamp": now_ms, "dataChange": True}}
+
+
+def _values(file: LiveFile, by: Sequence[str]) -> dict[str, str]:
+    return dict.fromkeys(by, file.label)
+
+
+def _stats(file: LiveFile) -> str:
+    return json.dumps({"numRecords": file.rows})
 
 
 def _now_ms() -> int:

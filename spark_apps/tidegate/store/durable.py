@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from pathlib import Path
 
 from tidegate.store.places import ObjectPath, Place
@@ -30,9 +31,14 @@ def flush(files: Iterable[Place], within: Place) -> None:
             folder = folder.parent
     todo = sorted(paths)
     threads = min(len(todo), _AT_ONCE)
-    with ThreadPoolExecutor(threads) as pool:
-        # A share each: handing paths over one by one costs more than opening them.
-        list(pool.map(_flush, [todo[first::threads] for first in range(threads)]))
+    # A share each: handing paths over one by one costs more than opening them.
+    list(_pool(os.getpid()).map(_flush, [todo[first::threads] for first in range(threads)]))
+
+
+@lru_cache(None)
+def _pool(process: int) -> ThreadPoolExecutor:
+    """Threads that are kept: starting them costs more than what they do. They do not survive a fork."""
+    return ThreadPoolExecutor(_AT_ONCE)
 
 
 def _flush(paths: Iterable[Path]) -> None:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from tidegate.declarations.errors import UserError
 from tidegate.store.commit import STATE
-from tidegate.store.delta import LiveFile, ReplacedBy, live_file, run_of
+from tidegate.store.delta import LiveFile, ReplacedBy, flush_logs, live_file, run_of
 from tidegate.store.durable import flush
 from tidegate.store.warehouse import BEFORE_DELTA, MARTS, Warehouse
 
@@ -54,6 +54,7 @@ def migrate(warehouse: Warehouse, say: Callable[[str], None] = lambda _: None) -
                 log.schema = _schema_of(folder / table, files)
             labels |= {file.label for file in files}
             versions[table] = log.replace(files, ReplacedBy(file.label for file in files))
+        flush_logs([warehouse.log(table) for table in versions], folder)
         warehouse.commits.append(STAGE, run, sorted(labels), versions, frozenset(), frozenset())
     _remove_old(folder, [folder / STATE, *(folder / table for table in found)], run)
     return len(found)

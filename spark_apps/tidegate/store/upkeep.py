@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 
 from tidegate.store.commit import STATE
-from tidegate.store.delta import RETENTION_HOURS
+from tidegate.store.delta import RETENTION_HOURS, flush_logs
 from tidegate.store.places import ObjectPath, Place, remove_tree
 from tidegate.store.warehouse import Warehouse
 
@@ -59,6 +59,7 @@ def _restore(warehouse: Warehouse, table: str, orphan_hours: int) -> int:
     gone = {file.path for file in dead}
     back = [file for file in seen if file.label in labels]
     log.replace(back, lambda file: file.path in gone)
+    flush_logs([log], warehouse.folder)
     return len(labels)
 
 
