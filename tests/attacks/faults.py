@@ -28,7 +28,6 @@ from typing import IO, Any
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from tests.live_files import contents
 
 from tidegate.cli.init import init
 from tidegate.declarations import load_pipeline
@@ -40,17 +39,20 @@ from tidegate.stages.dbt_session import Session
 from tidegate.stages.machine_errors import of_the_machine
 from tidegate.stages.run import STAGES, run
 from tidegate.store import delta
+from tidegate.store.commit import STATE
 from tidegate.store.intervals import Interval, intervals_between
+from tidegate.store.places import Place
 from tidegate.store.warehouse import Warehouse
 
 # The last two call libraries that call the disk a thousand times more: they have scenarios of their own.
 TRIED = STAGES[: STAGES.index("check_quality")]
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EROFS)
 # What says how long a run took and how much it needed.
-MEASURED = ("run_metrics",)
+MEASURED = ("run_metrics", "marts/memory_against_budget")
 EVENTS = ("open", "os.remove", "os.mkdir", "os.rename", "os.link", "os.rmdir", "os.utime", "os.listdir", "os.scandir")
-SITES_A_SEED, CALLS_A_SEED = 8, 64
-"""Of all sites, or of all calls, a seed of a sweep tries every so many-th."""
+_OF_A_RUN = re.compile(rb"\b[0-9a-f]{12}\b|\b[0-9a-f]{8}-[0-9a-f-]{27}\b|\d{13,}")
+SITES_A_SEED = 8
+"""Of all sites, a seed tries every so many-th."""
 
 
 @dataclass(frozen=True)
@@ -63,19 +65,18 @@ class Scenario:
     stages: tuple[str, ...]
 
 
-SCENARIOS = (
-    Scenario(8, 10, 11, TRIED),  # with data
-    Scenario(8, 23, 24, TRIED),  # the end of a day
-    Scenario(9, 10, 11, ("check_quality",)),
-    Scenario(10, 10, 11, ("publish",)),
-)
+QUALITY, PUBLISH = Scenario(9, 10, 11, ("check_quality",)), Scenario(10, 10, 11, ("publish",))
+WITH_DATA, DAY_END = Scenario(8, 10, 11, TRIED), Scenario(8, 23, 24, TRIED)
+SCENARIOS = (WITH_DATA, DAY_END, QUALITY, PUBLISH)
 RANDOM = 2
 """Scenarios of which calls are tried at random: the others take long."""
+SINGLE = (*(replace(whole, stages=(stage,)) for whole in (WITH_DATA, DAY_END) for stage in TRIED), QUALITY, PUBLISH)
+"""The same, a stage at a time, as Airflow runs them: a tenth of the work before the call that fails, and after it."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A scenario's pipeline, its tables before the run that meets the fault, the rows after it.
+    """A scenario's pipeline, its tables before the run that meets the fault, their files after it.
 
     ``sites``: of each call of that run what it is, and the line of the product that leads to it.
     """
@@ -83,7 +84,7 @@ class Prepared:
     scenario: Scenario
     pipeline: Pipeline
     before: Path
-    expected: dict[tuple[str, str], list[str]]
+    expected: dict[tuple[str, str], list[bytes]]
     sites: tuple[str, ...]
 
     def run(self, root: Path) -> str:
@@ -122,9 +123,9 @@ DISK = Disk()
 
 def attack(seed: int, folder: Path, count: int = 20) -> tuple[int, list[str]]:
     """So many runs, each with another call that fails; how many, and what was wrong."""
-    chance, calls = random.Random(seed), len(prepared(seed % RANDOM).sites)
-    tries = [(chance.randrange(1, calls + 1), chance.choice(ERRORS)) for _ in range(count)]
-    return _tried(seed % RANDOM, tries, folder)
+    chance, case = random.Random(seed), prepared(SCENARIOS[seed % RANDOM])
+    tries = [(chance.randrange(1, len(case.sites) + 1), chance.choice(ERRORS)) for _ in range(count)]
+    return _tried(case, tries, folder)
 
 
 def sites(seed: int, folder: Path) -> tuple[int, list[str]]:
@@ -134,42 +135,51 @@ def sites(seed: int, folder: Path) -> tuple[int, list[str]]:
     """
     part, which = divmod(seed, len(SCENARIOS))
     calls: dict[str, list[int]] = defaultdict(list)
-    for number, site in enumerate(prepared(which).sites, start=1):
+    case = prepared(SCENARIOS[which])
+    for number, site in enumerate(case.sites, start=1):
         calls[site].append(number)
     picked = [dict.fromkeys((own[0], own[len(own) // 2], own[-1])) for own in calls.values()]
     tries = [(number, ERRORS[(i + part) % len(ERRORS)]) for own in picked for i, number in enumerate(own)]
-    return _tried(which, tries[part % SITES_A_SEED :: SITES_A_SEED], folder)
+    return _tried(case, tries[part % SITES_A_SEED :: SITES_A_SEED], folder)
 
 
 def calls(seed: int, folder: Path) -> tuple[int, list[str]]:
-    """Every call of the scenarios whose runs are short. Seeds 0 … 2 · CALLS_A_SEED − 1 together try them all."""
-    part, which = divmod(seed, RANDOM)
-    numbers = range(1 + part % CALLS_A_SEED, len(prepared(which).sites) + 1, CALLS_A_SEED)
-    return _tried(which, [(number, ERRORS[(number + part) % len(ERRORS)]) for number in numbers], folder)
+    """Every call of one stage. Seeds 0 … 17 together try all stages, seeds 0 … 53 with each of the errors."""
+    case = prepared(SINGLE[seed % len(SINGLE)])
+    part = seed // len(SINGLE)
+    tries = [(number, ERRORS[(number + part) % len(ERRORS)]) for number in range(1, len(case.sites) + 1)]
+    return _tried(case, tries, folder)
 
 
-def _tried(which: int, tries: Sequence[tuple[int, int]], folder: Path) -> tuple[int, list[str]]:
-    """Let one call after the other fail, each time from the scenario's beginning."""
-    case, faults = prepared(which), list[str]()
+def _tried(case: Prepared, tries: Sequence[tuple[int, int]], folder: Path) -> tuple[int, list[str]]:
+    """Let one call after the other fail, each time from the scenario's beginning; how many were met.
+
+    After a state that is like one that was left before, the next run is not tried again: it would do the same.
+    """
+    faults, met, fine = list[str](), 0, set[str]()
     for fails, number in tries:
         root = folder / f"{fails}"
         shutil.copytree(case.before, root)
         with failing(str(root), fails, number) as disk:
             said = case.run(root)
-        at = f"scenario {which}: {errno.errorcode[number]} at call {fails} of {len(case.sites)} ({disk.met})"
+        met += bool(disk.met)
+        at = f"{case.scenario}: {errno.errorcode[number]} at call {fails} of {len(case.sites)} ({disk.met})"
         if said:
             faults.append(f"{at}: {said}")
-        said = case.run(root)
-        if said or rows(case.pipeline, root) != case.expected:
-            faults.append(f"{at}: the next run {said or 'has other rows'}")
+        if (state := left(root)) not in fine:
+            said = case.run(root)
+            if said or files(case.pipeline, root) != case.expected:
+                faults.append(f"{at}: the next run {said or 'has other rows'}")
+            else:
+                fine.add(state)
         shutil.rmtree(root)
-    return len(tries), faults
+    return met, faults
 
 
 @cache
-def prepared(which: int) -> Prepared:
+def prepared(scenario: Scenario) -> Prepared:
     """A scenario, run once."""
-    home, scenario = Path(mkdtemp(prefix="faults-")), SCENARIOS[which]
+    home = Path(mkdtemp(prefix="faults-"))
     with contextlib.redirect_stdout(io.StringIO()):
         init(home / "shop", "shop")
     pipeline = load_pipeline(home / "shop")
@@ -184,31 +194,61 @@ def prepared(which: int) -> Prepared:
     shutil.copytree(home / "before", home / "after")
     with failing(str(home / "after"), -1, errno.EIO) as disk:
         assert not case.run(home / "after")
-    return replace(case, expected=rows(pipeline, home / "after"), sites=tuple(disk.sites))
+    return replace(case, expected=files(pipeline, home / "after"), sites=tuple(disk.sites))
 
 
-def rows(pipeline: Pipeline, root: Path) -> dict[tuple[str, str], list[str]]:
-    """What the tables and the marts hold, but for what is measured."""
+def digest(file: str) -> bytes:
+    """Of a file's content."""
+    return hashlib.sha256(Path(file).read_bytes()).digest()
+
+
+def files(
+    pipeline: Pipeline, root: Place, digest: Callable[[str], bytes] = digest
+) -> dict[tuple[str, str], list[bytes]]:
+    """What tables, marts and the state for the next run hold, but for what is measured: each file by its content.
+
+    Equal rows in an equal order are equal files, and those are quick to compare.
+    """
     warehouse = Warehouse(root, pipeline)
-    marts = {
-        (mart, label): [repr(row) for file in warehouse.files(mart, [label]) for row in pq.read_table(file).to_pylist()]
-        for mart in warehouse.marts()
-        if not mart.endswith("memory_against_budget")
-        for label in warehouse.labels(mart)
-    }
-    return contents(pipeline, root, MEASURED) | marts
+    tables = {*warehouse.tables(), *warehouse.marts()}.difference(MEASURED)
+    found = {(name, label): warehouse.files(name, [label]) for name in tables for label in warehouse.labels(name)}
+    for name in {folder.name for folder in (warehouse.folder / STATE).glob("*")}:
+        for label in warehouse.state_labels(name):
+            found[f"{STATE}/{name}", label] = tuple(map(str, warehouse.state_files(name, label)))
+    return {name: [digest(file) for file in own] for name, own in found.items()}
 
 
-def attempt(pipeline: Pipeline, root: Path, intervals: Sequence[Interval], stages: Sequence[str] = TRIED) -> str:
+def left(root: Path) -> str:
+    """What is in a folder of tables, but for logs, the names of runs and when they were: a digest."""
+    found = []
+    for file in sorted(path for path in root.rglob("*") if path.is_file() and "_logs" not in path.parts):
+        name = str(file.relative_to(root)).encode()
+        content = b"" if re.search(rb"_commits/\w|run_metrics/\w", name) else file.read_bytes()
+        if not content.startswith(b"PAR1"):
+            content = content.replace(bytes(root), b"")
+        found += [_OF_A_RUN.sub(b"", part) for part in (name, content)]
+    return hashlib.sha256(b"\0".join(found)).hexdigest()
+
+
+def attempt(pipeline: Pipeline, root: Place, intervals: Sequence[Interval], stages: Sequence[str] = TRIED) -> str:
     """Run the stages; what is wrong with how it ended, if it did not end as a command may."""
+    error = error_of(pipeline, root, intervals, stages)
+    return "" if error is None or sentence(error) else f"ended with {type(error).__name__}: {error}"
+
+
+def error_of(pipeline: Pipeline, root: Place, intervals: Sequence[Interval], stages: Sequence[str]) -> Exception | None:
+    """Run the stages; what they ended with."""
     try:
         with RunContext(pipeline, root, output=io.StringIO()) as context:
             run(context, intervals, stages)
-    except UserError:
-        return ""
     except Exception as error:
-        return "" if of_the_machine(error) else f"ended with {type(error).__name__}: {error}"
-    return ""
+        return error
+    return None
+
+
+def sentence(error: Exception) -> str | None:
+    """What a command says of it, if it says that in a sentence."""
+    return str(error) if isinstance(error, UserError) else of_the_machine(error)
 
 
 def hours(pipeline: Pipeline, first: int, last: int) -> Sequence[Interval]:

@@ -61,7 +61,7 @@ def kill_all(root: Place, acks: Path, kills: int, chance: random.Random) -> list
     faults = list[str]()
     with nursery(root, acks) as born:
         some = kills // 6
-        _put(Warehouse(root, a_pipeline()), list(HOURS))
+        put(Warehouse(root, a_pipeline()), list(HOURS))
         roles = [*ALWAYS, chance.choice(SOMETIMES)]
         alive = [born(role) for role in roles]
         for number in range(kills - some):
@@ -84,7 +84,7 @@ def kill_all(root: Place, acks: Path, kills: int, chance: random.Random) -> list
             faults += look(root)
     faults += lost(root, acks)
     last = Warehouse(root, a_pipeline())
-    _put(last, list(HOURS))
+    put(last, list(HOURS))
     tidy(last, retention_hours=0, orphan_hours=0)
     faults += look(root)
     left = [p for table in TABLES for p in (last.folder / table).glob("interval=*/*")]
@@ -201,7 +201,7 @@ def _act(root: str, acks: Path, role: str, *hours: str) -> None:
     while True:
         if role == "write":
             with suppress(UserError):  # another was faster
-                run = _put(warehouse, list(map(int, hours)))
+                run = put(warehouse, list(map(int, hours)))
                 with acks.open("a") as file:
                     file.write(f"{run}\n")
         elif role == "read":
@@ -214,7 +214,7 @@ def _act(root: str, acks: Path, role: str, *hours: str) -> None:
         time.sleep(0.1 if isinstance(warehouse.folder, ObjectPath) else 0.01 if role == "migrate" else 0)
 
 
-def _put(warehouse: Warehouse, hours: list[int]) -> str:
+def put(warehouse: Warehouse, hours: list[int]) -> str:
     with warehouse.commit("stage", map(interval_of, hours)) as commit:
         for hour in hours:
             for table in TABLES:

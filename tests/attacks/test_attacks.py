@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.attacks import declarations, faults, histories, kills, records
+from tests.attacks import declarations, faults, histories, kills, records, store_faults
+from tests.live_files import a_pipeline
+
+from tidegate.declarations.tables import common_schema
+from tidegate.store.delta import DeltaLog
+from tidegate.store.warehouse import Warehouse
 
 pytestmark = pytest.mark.e2e
 
@@ -64,3 +70,26 @@ def test_killed_writers_readers_and_upkeep_leave_whole_runs_in_a_store(tmp_path:
 def test_a_disk_that_fails_at_one_call_loses_nothing(seed: int, tmp_path: Path) -> None:
     _, found = faults.attack(seed, tmp_path, 3)
     assert not found, "\n".join([f"python -m tests.attacks faults --seed {seed}", *found])
+
+
+def test_a_request_to_a_store_that_fails_loses_nothing(tmp_path: Path) -> None:
+    tried, found = store_faults.attack(0, tmp_path, 2, ["ingest", "top_k"])
+    assert tried == 4 and not found, "\n".join(["python -m tests.attacks requests --seed 0", *found])
+
+
+def test_a_log_that_may_not_be_read_is_told_in_a_sentence() -> None:
+    with store_faults.a_store() as (store, bucket):
+        tables, ended = Warehouse(bucket / "wh", a_pipeline()), list[Exception]()
+        kills.put(tables, [0])
+        for fails in itertools.count(1):
+            log = DeltaLog(tables.folder / kills.TABLES[0], common_schema(kills.TABLES[0]))
+            log.refresh()
+            kills.put(tables, [0])
+            store.begin(fails)
+            try:
+                assert log.refresh() == fails + 1
+            except Exception as error:
+                ended.append(error)
+            if not store.met:
+                break
+    assert fails > 3 and not [error for error in ended if not faults.sentence(error)], ended

@@ -7,15 +7,14 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.attacks.faults import MEASURED, attempt, hours, prepared
-from tests.live_files import contents
+from tests.attacks.faults import SCENARIOS, attempt, files, hours, prepared
 
 pytestmark = pytest.mark.e2e
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["hours with data", "the end of a day"])
 def test_what_was_never_synced_is_not_needed(which: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    case = prepared(which)
+    case = prepared(SCENARIOS[which])
     pipeline, before, expected = case.pipeline, case.before, case.expected
     root, synced, sync = tmp_path / "wh", set[str](), os.fsync
     shutil.copytree(before, root)
@@ -33,11 +32,11 @@ def test_what_was_never_synced_is_not_needed(which: int, tmp_path: Path, monkeyp
     assert len(lost) < len(written) / 2, "most of what a run writes is committed"
     for path in lost:
         path.unlink()
-    assert contents(pipeline, root, MEASURED) == expected
+    assert files(pipeline, root) == expected
     # What the next run continues from is there, too.
     again = tmp_path / "again"
     shutil.copytree(before, again)
     following = hours(pipeline, case.scenario.start, case.scenario.end)[0]
     for place in (root, again):
         assert not attempt(pipeline, place, [following])
-    assert contents(pipeline, root, MEASURED) == contents(pipeline, again, MEASURED) == expected
+    assert files(pipeline, root) == files(pipeline, again) == expected

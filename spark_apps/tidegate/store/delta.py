@@ -255,10 +255,10 @@ class DeltaLog:
                 configuration=_CONFIGURATION | (_IN_A_STORE if isinstance(self.folder, ObjectPath) else {}),
                 storage_options=storage_options(self.folder),
             )
-        except DeltaError:
+        except (DeltaError, OSError) as error:
             # Another writer was first.
             if self.refresh() < 0:
-                raise
+                raise self._unwritable(error) from None
         self.unflushed.append(self._file(0))
         self.refresh()
 
@@ -308,10 +308,7 @@ class DeltaLog:
                     table.create_checkpoint()
                     table.cleanup_metadata()
         except (DeltaError, OSError) as error:
-            raise UserError(
-                f"the log of table {self.folder.name} cannot be written: {said(error)}; nothing "
-                f"of this run is visible: mend what is wrong with {self.folder}, and run it again"
-            ) from None
+            raise self._unwritable(error) from None
         if written:
             self.unflushed.append(self._file(self.version + 1))
         return written
@@ -352,6 +349,12 @@ class DeltaLog:
         except CommitFailedError:
             return False
         return True
+
+    def _unwritable(self, error: Exception) -> UserError:
+        return UserError(
+            f"the log of table {self.folder.name} cannot be written: {said(error)}; nothing "
+            f"of this run is visible: mend what is wrong with {self.folder}, and run it again"
+        )
 
     def vacuum(self, hours: int = RETENTION_HOURS) -> int:
         """Remove the files that no version of the last ``hours`` names, those of killed runs too; how many."""
