@@ -1,10 +1,9 @@
-"""The controller at length: streams whose delays step every hour, and a year of departures."""
+"""The controller at length: streams whose delays step every hour."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from infra.benchmarks.slack import departures
 from infra.benchmarks.slack.__main__ import Result, run, summary
 from infra.benchmarks.slack.stream import K_BEST, RANGE_S, SLIDE_S, stepping_thetas, stream, winners
 
@@ -49,10 +48,3 @@ def test_on_average_the_controller_does_as_one_who_knows_the_law() -> None:
 def test_a_promise_for_99_of_100_hours_costs_five_hundredths_more_than_for_one_who_knows_the_law() -> None:
     found = summary([run(seed, 72, 0.0, 0.99) for seed in range(3)])
     assert found["kept"] >= 0.99 - 3 * np.sqrt(0.01 * 0.99 / (3 * 64)) and found["slack_over_equal"] <= 1.05
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("target", [0.9, 0.95])
-def test_of_the_days_of_2013_after_the_first_week_95_in_100_are_kept(target: float) -> None:
-    assert departures.kept(departures.year(), target).days >= 0.95

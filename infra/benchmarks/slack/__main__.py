@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import numpy as np
 from infra.benchmarks.generator.randomness import Floats
 from infra.benchmarks.slack.control import HORIZON_S, course, kept_by_hour, matching_factor
-from infra.benchmarks.slack.departures import WARM_UP_DAYS, kept, year
 from infra.benchmarks.slack.stream import (
     RANGE_S,
     expected_accuracy,
@@ -101,17 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--seeds", type=int, default=20, help="streams a row (default 20)")
     parser.add_argument("--hours", type=int, default=72, help="length of each (default 72)")
-    parser.add_argument("--departures", action="store_true", help="the departures of 2013 instead, day by day")
     asked = parser.parse_args(arguments)
-    if asked.departures:
-        of = year()
-        print(f"{of.days} days of departures, a promise for each day; the first {WARM_UP_DAYS} left out")
-        print(f"{'ACCURACY':<9} {'days kept':>9} {'accuracy':>9} {'expected':>9} {'K (h)':>7} {'oracle (h)':>11}")
-        for target in (0.9, 0.95):
-            one = kept(of, target)
-            reached = f"{one.days:>9.1%} {one.accuracy:>9.1%} {one.expected:>9.1%}"
-            print(f"{target:<9.0%} {reached} {one.slack_h:>7.2f} {one.oracle_h:>11.2f}")
-        return 0
     if asked.hours <= WARM_UP_HOURS or asked.seeds < 1:
         parser.error(f"--hours must be more than {WARM_UP_HOURS}, --seeds at least 1")
     print(f"{asked.seeds} streams of {asked.hours} hours, the first {WARM_UP_HOURS} left out")

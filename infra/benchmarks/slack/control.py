@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from infra.benchmarks.generator.randomness import Floats
-from infra.benchmarks.slack.replay import replayed
+from infra.benchmarks.slack.replay import by_arrival, replayed
 from infra.benchmarks.slack.stream import HOUR_S, RANGE_S, Stream, Winners, hours_of, known_law_slack_s
 
 from tidegate.operators.accuracy import Needed, Promise
@@ -37,7 +37,7 @@ def course(of: Stream, found: Winners, promise: Promise) -> Course:
     # One window, one vote: all have k winners.
     needed = Needed(found.end_us, found.needed_s, np.ones(len(found.end_us)))
     at_s = np.arange(CHOSEN_EVERY_S, len(of.theta_s) * HOUR_S, CHOSEN_EVERY_S)
-    choices = replayed(promise, RANGE_S, (arrival_us, of.delay_s), needed, at_s * 1_000_000, EVIDENCE_S)
+    choices = replayed(promise, RANGE_S, by_arrival(arrival_us, of.delay_s), needed, at_s * 1_000_000, EVIDENCE_S)
     return Course(at_s.astype(np.float64), np.array([c.slack_s for c in choices]), [c.method for c in choices])
 
 

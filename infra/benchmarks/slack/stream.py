@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from infra.benchmarks.generator.lateness import Exponential, Lateness
 from infra.benchmarks.generator.randomness import Floats, uniforms
 
 from tidegate.operators.accuracy import DelayLaw
@@ -50,15 +51,21 @@ def stepping_thetas(seed: int, hours: int) -> Floats:
     return np.array(theta)
 
 
-def stream(theta_s: Floats, seed: int, correlation: float = 0.0) -> Stream:
-    """Exponential delays of the hour's mean; event times uniform.
+def stream(
+    theta_s: Floats,
+    seed: int,
+    correlation: float = 0.0,
+    law: Lateness = Exponential(1.0),  # noqa: B008 (it cannot change)
+    tuples_a_second: int = TUPLES_A_SECOND,
+) -> Stream:
+    """Delays of a law of mean 1, times the hour's mean; event times uniform.
 
     ``correlation``: the score is so much the delay's rank, the rest chance; 0: independent of it.
     """
-    rows = len(theta_s) * HOUR_S * TUPLES_A_SECOND
+    rows = len(theta_s) * HOUR_S * tuples_a_second
     event_s = np.sort(uniforms(seed, "slack/events", rows)) * len(theta_s) * HOUR_S
     rank = uniforms(seed, "slack/delays", rows)
-    delay_s = -np.log1p(-rank) * theta_s[(event_s // HOUR_S).astype(np.int64)]
+    delay_s = law.quantile_s(rank) * theta_s[(event_s // HOUR_S).astype(np.int64)]
     score = correlation * rank + (1 - correlation) * uniforms(seed, "slack/scores", rows)
     return Stream(event_s, delay_s, score, theta_s)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from infra.benchmarks.generator.randomness import Floats
-from infra.benchmarks.slack.replay import replayed
+from infra.benchmarks.slack.replay import by_arrival, replayed
 from infra.research.published.top_k import Arrival, Query
 
 from tidegate.operators.accuracy import Needed, Promise
@@ -51,7 +51,7 @@ def learnt_slack_s(
     event_us, arrival_us = (np.array([getattr(t, name) for t in stream]) for name in ("event_us", "arrival_us"))
     ticks, chosen = np.unique(end_s // every_s, return_inverse=True)
     at_us = np.round(ticks * every_s * SECOND_US).astype(np.int64)
-    tuples = arrival_us, (arrival_us - event_us) / SECOND_US
+    tuples = by_arrival(arrival_us, (arrival_us - event_us) / SECOND_US)
     choices = replayed(promise, range_s, tuples, needed, at_us, pool_s, first_s)
     return np.array([choice.slack_s for choice in choices])[chosen]
 

@@ -67,8 +67,8 @@ class DelayLaw:
     def accuracy_at(self, slack_s: float, range_s: float) -> float:
         """The share of a window's tuples that have arrived ``slack_s`` after its end."""
         delay_s, weights, sums = self._sorted
-        first = np.searchsorted(delay_s, slack_s, side="right")
-        whole = np.searchsorted(delay_s, slack_s + range_s, side="left")
+        first = delay_s.searchsorted(slack_s, side="right")
+        whole = delay_s.searchsorted(slack_s + range_s, side="left")
         part = sums[whole] - sums[first] - slack_s * (weights[whole] - weights[first])
         return 1.0 - float(part + range_s * (weights[-1] - weights[whole])) / float(range_s * weights[-1])
 

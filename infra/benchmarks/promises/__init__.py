@@ -1,0 +1,1 @@
+"""Are promises kept, at which wait, and is what is expected what is measured? Replayed over real streams and laws."""
