@@ -290,8 +290,13 @@ class DeltaLog:
         """Add a file as the version after the one last looked at; False if there is such a version already."""
         added = self._transact([file], [])
         if added:
-            flush_logs([self], self.folder.parent)
-            self.refresh()
+            try:
+                flush_logs([self], self.folder.parent)
+            except OSError as error:
+                raise UserError(
+                    f"{error.filename or self.folder}: {error.strerror}; this run is visible, but would be lost if the "
+                    "machine lost its power now: mend the disk, and run it again"
+                ) from None
         return added
 
     def _transact(self, added: Sequence[LiveFile], gone: Sequence[str]) -> bool:
