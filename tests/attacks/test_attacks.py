@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.attacks import declarations, faults, histories, kills, records, store_faults
+from tests.attacks import declarations, faults, full_disk, histories, kills, records, store_faults
 from tests.live_files import a_pipeline
 
 from tidegate.declarations.tables import common_schema
@@ -115,3 +115,9 @@ def test_a_run_that_is_told_to_be_invisible_is(tmp_path: Path, monkeypatch: pyte
         visible.append(len(Warehouse(root, a_pipeline()).cut.runs) == 2)
         assert visible[-1] == (ended is None or "; this run is visible" in str(ended)), f"{disk.met}: {ended}"
     assert fails > 50 and set(visible) == {True, False}
+
+
+@pytest.mark.parametrize("stage", ["join_aggregate", pytest.param("publish", marks=pytest.mark.slow)])
+@pytest.mark.skipif(not full_disk.allowed(), reason="nothing may be mounted here")
+def test_a_disk_that_fills_up_under_spark_or_dbt_is_one_sentence(stage: str, tmp_path: Path) -> None:
+    assert not full_disk.tried(stage, "temporary", 10_000, tmp_path)
