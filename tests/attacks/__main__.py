@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.attacks import declarations, faults, histories, kills, records, store_faults
+from tests.attacks import declarations, faults, full_disk, histories, kills, records, store_faults
 
 # Name → what attacks once with a seed, in an empty folder: how much was tried, and the faults that it found.
 CAMPAIGNS: dict[str, Callable[[int, Path], tuple[int, list[str]]]] = {
@@ -23,6 +23,7 @@ CAMPAIGNS: dict[str, Callable[[int, Path], tuple[int, list[str]]]] = {
     "sites": faults.sites,
     "calls": faults.calls,
     "requests": store_faults.attack,
+    "full-disk": full_disk.attack,
 }
 
 

@@ -28,6 +28,7 @@ from typing import IO, Any
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from tidegate.cli.init import init
 from tidegate.declarations import load_pipeline
@@ -267,6 +268,8 @@ def failing(root: str, fails: int, number: int) -> Iterator[Disk]:
             patch.setattr(module, name, _met(getattr(module, name), f"pyarrow {name}"))
         patch.setattr(ds, "dataset", _met(ds.dataset, "pyarrow dataset"))
         patch.setattr(os, "fsync", _met(os.fsync, "fsync"))
+        for name in ("create_checkpoint", "cleanup_metadata"):
+            patch.setattr(DeltaTable, name, _met(getattr(DeltaTable, name), f"delta {name}"))
         for name in ("_transact", "create", "refresh"):
             patch.setattr(delta.DeltaLog, name, _met(getattr(delta.DeltaLog, name), f"delta {name}"))
         try:
@@ -280,6 +283,8 @@ def _met(function: Callable[..., Any], what: str) -> Callable[..., Any]:
         first = next((a for a in arguments if isinstance(a, str | Path)), None)
         if arguments and isinstance(arguments[0], delta.DeltaLog):
             first = arguments[0].folder
+        elif arguments and isinstance(arguments[0], DeltaTable):
+            first = arguments[0].table_uri.removeprefix("file://")
         elif arguments and isinstance(arguments[0], list) and arguments[0]:
             first = arguments[0][0]
         elif what == "fsync":

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.attacks import declarations, faults, histories, kills, records, store_faults
+from tests.attacks import declarations, faults, full_disk, histories, kills, records, store_faults
 from tests.live_files import a_pipeline
 
 from tidegate.declarations.tables import common_schema
+from tidegate.store import delta
 from tidegate.store.delta import DeltaLog
 from tidegate.store.warehouse import Warehouse
 
@@ -93,3 +95,29 @@ def test_a_log_that_may_not_be_read_is_told_in_a_sentence() -> None:
             if not store.met:
                 break
     assert fails > 3 and not [error for error in ended if not faults.sentence(error)], ended
+
+
+def test_a_run_that_is_told_to_be_invisible_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever call fails; of the last ones, which come after the commit, it is said."""
+    monkeypatch.setattr(delta, "_CHECKPOINT_EVERY", 2)
+    visible = list[bool]()
+    for fails in itertools.count(1):
+        root, ended = tmp_path / str(fails), None
+        kills.put(Warehouse(root, a_pipeline()), [0])
+        with faults.failing(str(root), fails, errno.EIO) as disk:
+            try:
+                kills.put(Warehouse(root, a_pipeline()), [0])
+            except Exception as error:
+                ended = error
+        if not disk.met:
+            break
+        assert not kills.look(root)
+        visible.append(len(Warehouse(root, a_pipeline()).cut.runs) == 2)
+        assert visible[-1] == (ended is None or "; this run is visible" in str(ended)), f"{disk.met}: {ended}"
+    assert fails > 50 and set(visible) == {True, False}
+
+
+@pytest.mark.parametrize("stage", ["join_aggregate", pytest.param("publish", marks=pytest.mark.slow)])
+@pytest.mark.skipif(not full_disk.allowed(), reason="nothing may be mounted here")
+def test_a_disk_that_fills_up_under_spark_or_dbt_is_one_sentence(stage: str, tmp_path: Path) -> None:
+    assert not full_disk.tried(stage, "temporary", 10_000, tmp_path)

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from tidegate.cli.init import init
+from tidegate.declarations.errors import UserError
 from tidegate.stages.machine_errors import of_the_machine
+from tidegate.stages.publish import _failure
 
 pytestmark = pytest.mark.e2e
 
@@ -89,3 +91,16 @@ def test_a_disk_that_is_full_where_a_task_runs_is_one_sentence() -> None:
     said = of_the_machine(RuntimeError(text))
     assert said is not None and said.startswith("a task: /warehouse/x: No space left on device; nothing of this run")
     assert of_the_machine(RuntimeError("Traceback (most recent call last):\nValueError: MemoryError")) is None
+
+
+def test_a_disk_that_is_full_where_the_jvm_works_is_one_sentence() -> None:
+    """As dbt passes it on, model by model, in a line."""
+    text = (
+        "An error occurred while calling o59.sql. : org.apache.spark.SparkException: Job aborted: Task 0 in stage 0.0 "
+        "failed 1 times: java.io.IOException: No space left on device at java.base/java.io.FileOutputStream.writeBytes"
+    )
+    failed = {"name": "answers", "status": "error", "message": text}
+    skipped = {"name": "promises", "status": "error", "message": "java.lang.NoClassDefFoundError: org.xerial.snappy"}
+    said = of_the_machine(_failure({"failures": [skipped, failed]}, Path()))
+    assert said is not None and said.startswith("Spark: No space left on device, in the warehouse or in ")
+    assert isinstance(_failure({"failures": [skipped]}, Path()), UserError)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 from collections.abc import Iterator
+from tempfile import gettempdir
 
 from tidegate.store.places import outage
 
@@ -26,6 +28,9 @@ _MEMORY = "give it more memory (process_budget in pipeline.yml is a third the JV
 
 # The last line of the traceback of a task's Python, as Spark passes it on.
 _TASK_OUT_OF_MEMORY = re.compile(r"^(?:pyarrow\.lib\.ArrowMemoryError|(?:numpy\.\S+)?MemoryError)\b", re.MULTILINE)
+# As the JVM says it, who may have met it where it shuffles, too.
+_TOLD = {os.strerror(number): number for number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)}
+_JVM_FAULT = re.compile(rf"java\.(?:io|nio)\.[\w.]+Exception: (?:[^\n:]*: )?({'|'.join(map(re.escape, _TOLD))})")
 _TASK_FAULT = re.compile(r"^(?:\w+Error): \[Errno (\d+)\] ([^:\n]+)(?:: '([^'\n]+)')?", re.MULTILINE)
 
 
@@ -42,6 +47,8 @@ def of_the_machine(error: BaseException) -> str | None:
             return f"workers of Spark were killed, again and again; {_AGAIN}: {_MEMORY}, and run it again"
         if (fault := _TASK_FAULT.search(text)) and int(fault[1]) in _REMEDIES:
             return f"a task: {fault[3] or ''}: {fault[2]}; {_AGAIN}: {_REMEDIES[int(fault[1])]}".replace(": :", ":")
+        if fault := _JVM_FAULT.search(text):
+            return f"Spark: {fault[1]}, in the warehouse or in {gettempdir()}; {_AGAIN}: {_REMEDIES[_TOLD[fault[1]]]}"
         if kind in ("Py4JNetworkError", "Py4JError", "ConnectionRefusedError", "ConnectionResetError"):
             return f"Spark's JVM has ended, killed or out of memory; {_AGAIN}: {_MEMORY}, and run it again"
         if why := outage(one):

@@ -35,6 +35,7 @@ from tidegate.stages.dbt_session import Session
 from tidegate.stages.dbt_statements import SourceTable
 from tidegate.stages.extras import require_stage
 from tidegate.stages.launcher import launch
+from tidegate.stages.machine_errors import of_the_machine
 from tidegate.stages.publish_account import Changes, changes
 from tidegate.store import parquet
 from tidegate.store.commit import Commit
@@ -83,7 +84,7 @@ def run(context: RunContext, intervals: Sequence[Interval]) -> None:
             session = prepare_session(warehouse, todo, documented)
             outcome = _dbt(context, session, home, lock)
             if outcome["failures"]:
-                raise UserError(_failure_message(outcome, home))
+                raise _failure(outcome, home)
             context.progress(f"publish: {outcome['models']} models built, {outcome['tests']} tests passed")
             for mart in outcome["marts"]:
                 built = Path(session.slice) / mart
@@ -263,6 +264,12 @@ def _forked(home: Path, errors: IO[str], lock: int) -> tuple[IO[str], Callable[[
             os._exit(status)
     os.close(writing)
     return os.fdopen(reading), lambda: os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _failure(outcome: dict[str, Any], home: Path) -> Exception:
+    """What is raised: of many models that failed because a disk is full, the disk is told."""
+    told = RuntimeError("\n".join(failure["message"] for failure in outcome["failures"]))
+    return told if of_the_machine(told) else UserError(_failure_message(outcome, home))
 
 
 def _failure_message(outcome: dict[str, Any], home: Path) -> str:

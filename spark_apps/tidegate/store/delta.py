@@ -15,6 +15,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -289,8 +290,13 @@ class DeltaLog:
         """Add a file as the version after the one last looked at; False if there is such a version already."""
         added = self._transact([file], [])
         if added:
-            flush_logs([self], self.folder.parent)
-            self.refresh()
+            try:
+                flush_logs([self], self.folder.parent)
+            except OSError as error:
+                raise UserError(
+                    f"{error.filename or self.folder}: {error.strerror}; this run is visible, but would be lost if the "
+                    "machine lost its power now: mend the disk, and run it again"
+                ) from None
         return added
 
     def _transact(self, added: Sequence[LiveFile], gone: Sequence[str]) -> bool:
@@ -304,9 +310,11 @@ class DeltaLog:
             else:
                 written = self._link(_actions(added, gone, self._by))
                 if written and (self.version + 2) % _CHECKPOINT_EVERY == 0:
-                    table = _opened(self.folder)
-                    table.create_checkpoint()
-                    table.cleanup_metadata()
+                    # The version is there, whatever becomes of this.
+                    with suppress(DeltaError, OSError, UserError):
+                        table = _opened(self.folder)
+                        table.create_checkpoint()
+                        table.cleanup_metadata()
         except (DeltaError, OSError) as error:
             raise self._unwritable(error) from None
         if written:
@@ -317,13 +325,14 @@ class DeltaLog:
         """Write a version into a folder: it appears whole, or not at all if another writer was faster."""
         target = cast(Path, self._file(self.version + 1))
         own = target.with_name(f"_commit_{uuid.uuid4()}.json.tmp")
-        own.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
         try:
+            own.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
             os.link(own, target)
         except FileExistsError:
             return False
         finally:
-            own.unlink(missing_ok=True)
+            with suppress(OSError):
+                own.unlink(missing_ok=True)
         return True
 
     def _put(self, added: Sequence[LiveFile], gone: Sequence[str]) -> bool:

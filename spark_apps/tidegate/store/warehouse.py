@@ -170,7 +170,8 @@ class Warehouse:
             commit.publish()
         finally:
             commit.close()
-        self.refresh()
+        # Taken when it is asked for: what fails from here on does not say that the commit has.
+        self._cut = None
 
     def _require_delta(self) -> None:
         if isinstance(self.folder, Path) and (self.folder / BEFORE_DELTA).is_dir():
