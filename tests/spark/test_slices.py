@@ -209,6 +209,9 @@ def test_slices_answer_for_longer_than_they_reach_back(context, monkeypatch):
     # Windows of 10 minutes that wait for 3, over 157 minutes: at most 12 slices.
     assert len(bounds) == 157 // 13
     assert len(cuts(whole, count, 4)) == 4
+    # A wait that is taken off is no reach.
+    back = question(context, query, windows_of_query(query).schedule, looking_back=True)
+    assert len(cuts(back, count, 1000)) == 157 // 10
 
 
 def test_rows_are_ordered_with_null_first_and_nan_last():

@@ -7,6 +7,7 @@ many tuples it was about.
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -109,9 +110,46 @@ def _session():  # type: ignore[no-untyped-def]
     return session
 
 
+def structured_streaming(folder: Path, kind: str, hour: int) -> Iterator[Step]:
+    """The three queries alone, on Spark Structured Streaming."""
+    from infra.benchmarks.pipeline.streaming import structured_streaming as own
+
+    yield from own(folder, kind, hour)
+
+
+def flink(folder: Path, kind: str, hour: int) -> Iterator[Step]:
+    """The three queries alone, on Flink SQL, from JSON lines; it is installed when first asked for."""
+    from infra.benchmarks.pipeline.flink import child
+
+    if kind != "jsonl":
+        sys.exit("Flink's package reads JSON lines here, and nothing else")
+    home = folder / f"flink-{hour}"
+    for stream in COLUMNS:
+        (home / stream).mkdir(parents=True)
+        for file in sorted((folder / kind / stream).glob(f"{START + hour * HOUR:%Y-%m-%dT%H}-*")):
+            os.link(file, home / stream / file.name)
+    if "flink" not in _CHILDREN:
+        _CHILDREN["flink"] = child(Path(os.environ.get("TIDEGATE_FLINK_VENV", folder / "flink")))
+    process = _CHILDREN["flink"]
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(f"{home}\n")
+    process.stdin.flush()
+    if not process.stdout.readline().startswith("done"):
+        sys.exit("Flink gave up")
+    lines = sum(file.read_bytes().count(b"\n") for file in home.glob("*/*"))
+    if hour:
+        process.stdin.close()
+        process.wait()
+    yield "three queries", lines
+
+
+_CHILDREN: dict[str, subprocess.Popen[str]] = {}
+
 WAYS: dict[str, Callable[[Path, str, int], Iterator[Step]]] = {
     "tidegate": tidegate,
     "duckdb": duckdb,
     "polars": polars,
     "spark": spark,
+    "structured_streaming": structured_streaming,
+    "flink": flink,
 }

@@ -56,24 +56,24 @@ def question(
     return Question(query, schedule, covered, files, pipeline.tick_s * 1_000_000, waited_us)
 
 
-def cuts(asked: Question, count: int, most: int, passes: int = 1) -> list[tuple[int, int]]:
+def cuts(asked: Question, count: int, most: int) -> list[tuple[int, int]]:
     """How ``count`` windows, in the order of their emission, are cut into slices: [first, last) of each.
 
     By cost: ``ROWS_OF_A_SLICE`` rows each, or more where ``most`` slices would not do. A slice answers for at least as
-    long as its windows reach back, so that no more than half of what it reads is read by others, too; for a share of
-    that, where a row that has been read is worked on several times.
+    long as its windows reach back, so that no more than half of the tuples that it works on are others', too. What all
+    windows wait, if it is taken off, does not count: the tuples that come meanwhile are read, and left out at once.
 
     Args:
         asked: all of them.
         count: how many there are to be cut.
         most: the number of slices, at most.
-        passes: how often a row is worked on.
     """
     schedule = asked.schedule
-    rows = sum(files.rows() for files in asked.files.values()) * passes
-    reach_us = max(int((schedule.emit_us - lower_us).max()) for lower_us in schedule.lower_us.values())
+    rows = sum(files.rows() for files in asked.files.values())
+    early_us = schedule.emit_us - asked.waited_us
+    reach_us = max(int((early_us - lower_us).max()) for lower_us in schedule.lower_us.values())
     span_us = int(schedule.emit_us[-1] - schedule.emit_us[0])
-    number = max(1, min(most, count, rows // ROWS_OF_A_SLICE, span_us * passes // max(reach_us, 1)))
+    number = max(1, min(most, count, rows // ROWS_OF_A_SLICE, span_us // max(reach_us, 1)))
     bounds = [count * part // number for part in range(number + 1)]
     return list(zip(bounds[:-1], bounds[1:], strict=True))
 

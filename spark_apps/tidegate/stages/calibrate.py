@@ -153,8 +153,8 @@ def _learn_queries(
             continue
         table = staged[query.id]
         grid_s = slack_grid_s(pipeline) if query.error is not None else np.array([float(pipeline.horizon_s)])
-        whole = question(context, query, _on_grid(query, ends_us, grid_s[-1:]))
-        for number, (first, last) in enumerate(cuts(whole, len(ends_us), context.most_slices, len(grid_s))):
+        whole = question(context, query, _on_grid(query, ends_us, grid_s[-1:]), looking_back=True)
+        for number, (first, last) in enumerate(cuts(whole, len(ends_us), context.most_slices)):
             own = ends_us[first:last]
             true = question(context, query, _on_grid(query, own, grid_s[-1:]), looking_back=True)
             asked = question(context, query, _on_grid(query, own, grid_s)) if query.error is not None else None
@@ -162,7 +162,7 @@ def _learn_queries(
             where = table.files(number, labels_holding(pipeline, own + horizon_us))
             truth = warehouse.schema(table.table)
             parts.append(Learning(pipeline, true, asked, narrowed, own, grid_s, where, truth, schema))
-    rows = sum(files.rows() * len(part.grid_s) for part in parts for files in part.true.files.values())
+    rows = sum(files.rows() for part in parts for files in part.true.files.values())
     done = context.run_slices(learnt, parts, rows)
     for query in pipeline.queries:
         counts = [found.rows for found, part in zip(done, parts, strict=True) if part.true.query.id == query.id]
