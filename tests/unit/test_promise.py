@@ -13,7 +13,7 @@ from tests.examples import examples
 
 from tidegate.operators.accuracy import DelayLaw, Needed, Promise, PromiseState, newest_law, promise_step
 from tidegate.operators.accuracy.delay_law import LEAST_TUPLES
-from tidegate.operators.accuracy.likeness import Moments, expected_slack
+from tidegate.operators.accuracy.likeness import LEVELS, Moments, places_of, scales, slack_at
 from tidegate.operators.accuracy.promise import Choice, rounded_up
 
 HOUR_US = 3_600_000_000
@@ -196,14 +196,37 @@ def test_the_same_promise_is_kept_with_less_waiting_where_the_moment_tells(law, 
     assert slack_s[after].mean() <= at_most * fixed_s
 
 
-def test_what_is_expected_is_a_mean_of_what_was_needed() -> None:
+def test_slacks_to_expect_are_quantiles_and_multiples_of_what_moments_alike_have_needed() -> None:
     rng = np.random.default_rng(4)
-    at_us = np.arange(200) * HOUR_US
+    at_us, day_us = np.arange(200) * HOUR_US, 24 * HOUR_US
     moments = Moments(at_us, rng.exponential(50, 200), rng.exponential(50, 200))
-    for now_us, recent_s in ((200 * HOUR_US, 10.0), (207 * HOUR_US, 1e6), (207 * HOUR_US, None)):
-        found = expected_slack(moments, now_us, recent_s, 24 * HOUR_US, 5.0)
-        assert moments.needed_s.min() + 5.0 <= found <= moments.needed_s.max() + 5.0
-    assert expected_slack(Moments(at_us, np.full(200, np.nan), at_us * 0.0), 0, 1.0, 24 * HOUR_US, 5.0) is None
+    noon = moments.needed_s[:-1][(at_us[:-1] // HOUR_US % 24 >= 9) & (at_us[:-1] // HOUR_US % 24 <= 15)]
+    for recent_s in (10.0, 1e6, None):
+        found = scales(moments, 204 * HOUR_US, recent_s, 199 * HOUR_US, day_us, 5.0)
+        assert found is not None and (np.diff(found, axis=1) >= 0).all()
+        assert set(found[0].tolist()) <= set(noon.tolist())
+    # Where nothing is alike but the hour, and all of it as much, the plain quantile.
+    even = Moments(at_us, moments.needed_s, np.full(200, 5.0))
+    found = scales(even, 204 * HOUR_US, 5.0, 199 * HOUR_US, HOUR_US, 5.0)
+    middle = int(np.searchsorted(LEVELS, 0.9))
+    assert found is not None
+    assert found[0, middle] == np.quantile(moments.needed_s[:-1], LEVELS[middle], method="inverted_cdf")
+    # Multiples of one mean, which lies among what was needed.
+    ratio = (found[1, 1:] + 5.0) / (found[1, :-1] + 5.0)
+    assert ratio[-5:] == pytest.approx(ratio[-1]) and 0.0 == found[1, 0] < noon.mean() < found[1, -1]
+    # What was not known at an instant says nothing about it, nor do too few periods.
+    assert scales(moments, 204 * HOUR_US, 5.0, 0, day_us, 5.0) is None
+    assert scales(moments, 204 * HOUR_US, 5.0, 100 * HOUR_US, day_us, 5.0) is None
+    assert scales(Moments(at_us, np.full(200, np.nan), at_us * 0.0), 0, 1.0, 0, day_us, 5.0) is None
+
+
+@given(st.lists(st.floats(0, 500), min_size=2, max_size=10), st.floats(0, 2000))
+def test_the_place_of_a_slack_is_the_least_that_covers_it(slacks: list[float], needed_s: float) -> None:
+    slacks_s = np.sort(slacks)
+    (place,) = places_of(slacks_s, np.array([needed_s]), 5.0).tolist()
+    assert slack_at(slacks_s, place, 5.0) == pytest.approx(max(needed_s, slacks_s[0]), abs=1e-6)
+    if place > 0:
+        assert slack_at(slacks_s, max(place - 0.01, 0.0), 5.0) <= needed_s + 1e-6
 
 
 def test_after_a_change_the_share_of_periods_kept_comes_back() -> None:

@@ -1,12 +1,14 @@
-"""What windows like the coming ones have needed: the slack to expect, from the time of the period and recent delays.
+"""What windows like the coming ones have needed: the slacks to expect, from the time of the period and recent delays.
 
 **Idea.** How long winners must be waited for depends on the hour and on how late tuples are now. Past moments are alike
-if their place in the period is near and the delays known at them were about as long; the slack to expect is the mean of
-what their windows needed, each counted by its likeness. It promises nothing: it is a unit, in which the slacks that
-past periods needed are measured (``promise``), so that the same promise is kept with less waiting.
+if their place in the period is near and the delays known at them were about as long. What their windows needed, each
+counted by its likeness, is a distribution. Two scales of slacks come of it: its quantiles, and multiples of its
+(geometric) mean. A place on a scale is no promise: it is a unit, in which what past periods needed is measured
+(``promise``), so that the same promise is kept with less waiting: longer where and when windows need longer. Quantiles
+do better where some times are much less certain than others, multiples where moments like now are few.
 
-**Source.** Nadaraya 1964, Watson 1964 (kernel regression), here of log slacks; as a score for conformal prediction:
-Lei, G'Sell, Rinaldo, Tibshirani, Wasserman 2018, "Distribution-free predictive inference for regression", 5.2.
+**Source.** Nadaraya 1964, Watson 1964 (kernel weights); as scores for conformal prediction: Chernozhukov, Wüthrich, Zhu
+2021, "Distributional conformal prediction", and Lei, G'Sell, Rinaldo, Tibshirani, Wasserman 2018, 5.2.
 """
 
 from __future__ import annotations
@@ -16,10 +18,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidegate.operators.accuracy.slack import Float64s, Int64s
+from tidegate.operators.accuracy.slack import ROUNDING, Float64s, Int64s
 
 SLOTS = 24
 """A period is told apart into so many times of it."""
+LEVELS = 1 - np.append(np.geomspace(1, 0.001, 34), 0.0)
+"""The levels at which quantiles are told, finer the nearer to all: from 0 to 1."""
+MULTIPLES = np.geomspace(0.1, 40, len(LEVELS))
+SCALES = 2
+_LEAST_KNOWN = 5
 _LEAST_RECENT = 5
 _NEAR_SLOTS = 3
 _NEAR_LOG_DELAY = 0.25
@@ -54,23 +61,33 @@ def recent_delay(arrival_us: Int64s, delay_s: Float64s, now_us: int, range_s: fl
     return float(np.clip(delay_s[first:], 0.0, horizon_s).mean())
 
 
-def expected_slack(past: Moments, now_us: int, recent_s: float | None, period_us: int, offset_s: float) -> float | None:
-    """The slack to expect of the windows that end from now on, offset included; None if nothing is known.
+def scales(
+    past: Moments, now_us: int, recent_s: float | None, known_until_us: int, period_us: int, offset_s: float
+) -> Float64s | None:
+    """The slacks to expect of the windows that end from now on; None before enough is known.
 
     Args:
         past: what has been learnt.
         now_us, recent_s: the moment.
+        known_until_us: moments count whose windows ended by then; the first of them must be some periods back.
         period_us: of the promise.
-        offset_s: added to slacks and delays before their logarithms are taken, positive.
+        offset_s: added to slacks and delays before they are compared as ratios, positive.
 
-    **Cost.** O(n). **Guarantee.** A function of its arguments alone.
+    Returns:
+        float64[SCALES, len(LEVELS)], each ascending: the quantiles at ``LEVELS``, and ``MULTIPLES`` of the mean.
 
-    >>> noon, night = Moments(np.array([0, 12]), np.array([90.0, 0.0]), np.array([5.0, 5.0])), 24
-    >>> round(expected_slack(noon, 24, 5.0, night, 10.0)), round(expected_slack(noon, 36, 5.0, night, 10.0))
-    (100, 10)
+    **Cost.** O(n log n). **Guarantee.** A function of its arguments alone.
+
+    >>> at = np.arange(0, 144, 12)
+    >>> moments = Moments(at, np.tile([90.0, 0.0], 6), np.full(12, 5.0))
+    >>> for now in (144, 156):
+    ...     print(scales(moments, now, 5.0, known_until_us=144, period_us=24, offset_s=10.0)[0, [0, -1]])
+    [90. 90.]
+    [0. 0.]
     """
     known = ~np.isnan(past.needed_s)
-    if not known.any():
+    known[np.searchsorted(past.at_us, known_until_us, side="right") - 1 :] = False
+    if not known.any() or known_until_us - past.at_us[known][0] < _LEAST_KNOWN * period_us:
         return None
     slots = (past.at_us[known] % period_us - now_us % period_us) * (SLOTS / period_us)
     slots = np.abs((slots + SLOTS / 2) % SLOTS - SLOTS / 2)
@@ -79,5 +96,38 @@ def expected_slack(past: Moments, now_us: int, recent_s: float | None, period_us
         recent = np.nan_to_num(past.recent_s[known], nan=recent_s)
         apart = (np.log(recent + offset_s) - math.log(recent_s + offset_s)) / _NEAR_LOG_DELAY
     near = slots <= _NEAR_SLOTS if (slots <= _NEAR_SLOTS).any() else np.ones(len(slots), dtype=bool)
-    weight = (np.exp(-(slots**2 + apart**2) / 2) + _LEAST) * near
-    return math.exp(float((weight * np.log(past.needed_s[known] + offset_s)).sum() / weight.sum()))
+    weight = np.exp(-(slots[near] ** 2 + apart[near] ** 2) / 2) + _LEAST
+    needed_s = past.needed_s[known][near]
+    mean_s = math.exp(float((weight * np.log(needed_s + offset_s)).sum() / weight.sum()))
+    order = np.argsort(needed_s, kind="stable")
+    covered = np.cumsum(weight[order])
+    first = np.searchsorted(covered, covered[-1] * (LEVELS - ROUNDING), side="left")
+    quantiles_s = needed_s[order[np.minimum(first, len(order) - 1)]]
+    return np.stack([quantiles_s, np.maximum(mean_s * MULTIPLES - offset_s, 0.0)])
+
+
+def slack_at(slacks_s: Float64s, place: float, offset_s: float) -> float:
+    """The slack at a place on a scale, between two in proportion, beyond the last in proportion to the largest.
+
+    >>> slack_at(np.array([0.0, 60.0]), 0.5, 6.0), slack_at(np.array([0.0, 60.0]), 1.5, 6.0)
+    (30.0, 93.0)
+    """
+    last = len(slacks_s) - 1
+    if place > last:
+        return float((slacks_s[-1] + offset_s) * (1 + place - last) - offset_s)
+    return float(np.interp(place, np.arange(last + 1), slacks_s))
+
+
+def places_of(slacks_s: Float64s, needed_s: Float64s, offset_s: float) -> Float64s:
+    """Of each needed slack the least place whose slack covers it: the inverse of :func:`slack_at`.
+
+    >>> places_of(np.array([0.0, 0.0, 60.0]), np.array([0.0, 30.0, 93.0]), 6.0).tolist()
+    [0.0, 1.5, 2.5]
+    """
+    last = len(slacks_s) - 1
+    above = np.searchsorted(slacks_s, needed_s, side="left")
+    upper = np.clip(above, 1, last)
+    below_s, upper_s = slacks_s[upper - 1], slacks_s[upper]
+    between = upper - 1 + (needed_s - below_s) / np.where(upper_s > below_s, upper_s - below_s, 1.0)
+    beyond = last + (needed_s + offset_s) / (slacks_s[-1] + offset_s) - 1
+    return np.where(above > last, beyond, np.where(above == 0, 0.0, between))

@@ -6,9 +6,9 @@ kept or broken over a *period* (a day, an hour): the mean accuracy of its window
 past period the least slack that would have kept it is known exactly, its *oracle slack*. If periods are exchangeable,
 the conformal quantile of the past oracle slacks keeps the next period's promise with the wanted confidence, however
 dependent the winners within a period are (a storm delays them all). Where the delays of all tuples foretell a period's
-oracle slack, the oracle slacks are measured in units of them, and K follows the delays of now. In the same way they are
-measured in units of what is to be expected at the time of the period and with the delays of late (``likeness``), and K
-is so many times that, where that would have meant less waiting for the same promise.
+oracle slack, the oracle slacks are measured in units of them, and K follows the delays of now. In the same way
+they are measured on scales of what is to be expected at the time of the period and with the delays of late
+(``likeness``), and K is what stands at that place of a scale now, where that has meant less waiting.
 
 **Source.** papers/04, "Beyond the paper" (the noise matters: pool with decay, add a margin from the confidence bound).
 Conformal quantiles: Vovk, Gammerman & Shafer 2005; the level that adapts to what was kept: Gibbs & Candès 2021,
@@ -25,13 +25,15 @@ import pyarrow as pa
 from scipy.special import stdtrit
 
 from tidegate.operators.accuracy.judge import meets
-from tidegate.operators.accuracy.likeness import SLOTS, Moments, expected_slack
+from tidegate.operators.accuracy.likeness import SCALES, SLOTS, Moments, places_of, scales, slack_at
 from tidegate.operators.accuracy.slack import Float64s, Int64s, accuracy_at, choose_slack, least_covering
 
 _LEAST_PERIODS = 5
 """With fewer, the spread between periods cannot be told: the largest counts, and what was pooled."""
 _PERIODS_KEPT = 60
 _LEVEL_STEP = 0.01
+_SPARED = 0.8
+"""So much of what may be missed is: who aims at just what is promised is below it half of the time."""
 _LEVELS = (0.5, 0.999)
 _FORETELLS = 0.9
 _UNLIKE_AT_SD = 2.5
@@ -48,13 +50,13 @@ STATE_SCHEMA = pa.schema(
         ("level", pa.float64()),
     ]
 )
-_PLAN, _PERIOD, _CLOSED, _MOMENT, _EXPECTED, _LIKE = "plan", "period", "closed", "moment", "expected", "like"
-_REACHED = "reached"
-_KINDS = (_PLAN, _PERIOD, _EXPECTED, _LIKE, _MOMENT, _CLOSED, _REACHED)
+_PLAN, _PERIOD, _CLOSED, _MOMENT, _REACHED = "plan", "period", "closed", "moment", "reached"
+_TRIED, _RECENT, _PLACE, _WAITED, _OTHER = "tried", "recent", "place", "waited", "other"
+_KINDS = (_PLAN, _PERIOD, _TRIED, _RECENT, _PLACE, _WAITED, _OTHER, _MOMENT, _CLOSED, _REACHED)
 _REMEMBERED = 14
 """Periods after which what was reached counts e times less."""
 _LEAST_LIKE = 10
-"""So many periods must be known in units of what was expected before K is."""
+"""So many periods must be known by their places on the scales before K is chosen by them."""
 _SHORTER = 0.9
 """By so much less waiting must have done: less may be chance."""
 
@@ -114,8 +116,8 @@ class Choice:
 
     ``method``: ``initial`` (nothing is known), ``carried`` (nothing new), ``warm_up`` (too few periods), ``periods``
     (the quantile over past periods), ``scaled`` (the same in units of all delays), ``changed`` (the delays of all
-    tuples ask for more than that), ``alike`` (the quantile in units of what is expected of windows like those that end
-    now), ``all_delays``, ``winners`` (without a confidence: on average).
+    tuples ask for more than that), ``alike`` (the quantile of the places on a scale of what is expected of windows like
+    those that end now), ``all_delays``, ``winners`` (without a confidence: on average).
     """
 
     slack_s: float
@@ -140,11 +142,12 @@ class PromiseState:
     """What is carried from one choice to the next.
 
     ``plan_us``, ``plan_slack_s``, ``plan_unit_s`` [n]: choices by the instant from which they hold; the slack that the
-    law of all delays asked for then (NaN: unknown); ``plan_expected_s``: what was expected then (NaN: unknown).
-    ``period_us``, ``oracle_s``, ``unit_s`` [m]: past periods by start; ``like``, ``like_s``: their oracle slacks in
-    units of what was expected, and that on average. ``moments``: of the same periods, and open ones. ``level``: at
-    which the quantile over periods is taken. ``closed_us``: start of the first period not yet judged. ``reached``:
-    what the choices have reached.
+    law of all delays asked for then; ``plan_recent_s``: how late tuples were of late; ``plan_like_s`` [n, scales],
+    ``plan_other_s``: K by each scale, and without them. ``period_us``, ``oracle_s``, ``unit_s`` [m]: past periods by
+    start; ``place`` [m, scales]: where on each scale they would have been kept; ``like_s`` [m, scales], ``other_s``:
+    those K on average. NaN: unknown. ``moments``: of the same periods, and open ones. ``level``: at which the quantile
+    over periods is taken. ``closed_us``: start of the first period not yet judged. ``reached``: what the choices have
+    reached.
     """
 
     plan_us: Int64s
@@ -153,9 +156,12 @@ class PromiseState:
     period_us: Int64s
     oracle_s: Float64s
     unit_s: Float64s
-    plan_expected_s: Float64s
-    like: Float64s
+    plan_recent_s: Float64s
+    plan_like_s: Float64s
+    plan_other_s: Float64s
+    place: Float64s
     like_s: Float64s
+    other_s: Float64s
     moments: Moments
     level: float
     closed_us: int | None = None
@@ -165,18 +171,23 @@ class PromiseState:
     def initial(cls, promise: Promise) -> PromiseState:
         """Before anything was learnt."""
         none = (np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
-        return cls(*none, *none, *none[1:], np.zeros(0), Moments(*none), promise.confidence or 0.5)
+        nothing, on_scales = np.zeros(0), np.zeros((0, SCALES))
+        return cls(
+            *none, *none, nothing, on_scales, nothing, on_scales, on_scales, nothing, Moments(*none), aim(promise)
+        )
 
     def to_arrow(self) -> pa.Table:
         """``STATE_SCHEMA``."""
-        nothing = np.full(len(self.plan_us), np.nan)
         closed = np.array([] if self.closed_us is None else [self.closed_us], np.int64)
         reached = [] if self.reached is None else [self.reached]
         parts = [
             (_PLAN, self.plan_us, self.plan_slack_s, self.plan_unit_s),
             (_PERIOD, self.period_us, self.oracle_s, self.unit_s),
-            (_EXPECTED, self.plan_us, self.plan_expected_s, nothing),
-            (_LIKE, self.period_us, self.like, self.like_s),
+            (_TRIED, self.plan_us, *self.plan_like_s.T),
+            (_RECENT, self.plan_us, self.plan_recent_s, self.plan_other_s),
+            (_PLACE, self.period_us, *self.place.T),
+            (_WAITED, self.period_us, *self.like_s.T),
+            (_OTHER, self.period_us, self.other_s, np.full(len(self.period_us), np.nan)),
             (_MOMENT, self.moments.at_us, self.moments.needed_s, self.moments.recent_s),
             (_CLOSED, closed, np.full(len(closed), np.nan), np.full(len(closed), np.nan)),
             (
@@ -192,7 +203,7 @@ class PromiseState:
 
     @classmethod
     def from_arrow(cls, table: pa.Table, promise: Promise) -> PromiseState:
-        """The inverse of ``to_arrow``; a state of before moments were kept has none."""
+        """The inverse of ``to_arrow``; what an older state does not have is not known."""
         if table.num_rows == 0:
             return cls.initial(promise)
         kind = np.array(table.column("kind").to_pylist(), dtype=object)
@@ -200,9 +211,11 @@ class PromiseState:
         at = {k: tuple(c[kind == k] for c in columns) for k in _KINDS}
         plans, periods = at[_PLAN], at[_PERIOD]
 
-        def beside(values: Float64s, others: Int64s) -> Float64s:
-            return values if len(values) else np.full(len(others), np.nan)
+        def beside(kind: str, others: Int64s) -> tuple[Float64s, Float64s]:
+            unknown = np.full(len(others), np.nan)
+            return at[kind][1:] if len(at[kind][0]) else (unknown, unknown)
 
+        plan_recent_s, plan_other_s = beside(_RECENT, plans[0])
         return cls(
             plan_us=plans[0],
             plan_slack_s=plans[1],
@@ -210,9 +223,12 @@ class PromiseState:
             period_us=periods[0],
             oracle_s=periods[1],
             unit_s=periods[2],
-            plan_expected_s=beside(at[_EXPECTED][1], plans[0]),
-            like=beside(at[_LIKE][1], periods[0]),
-            like_s=beside(at[_LIKE][2], periods[0]),
+            plan_recent_s=plan_recent_s,
+            plan_like_s=np.column_stack(beside(_TRIED, plans[0])),
+            plan_other_s=plan_other_s,
+            place=np.column_stack(beside(_PLACE, periods[0])),
+            like_s=np.column_stack(beside(_WAITED, periods[0])),
+            other_s=beside(_OTHER, periods[0])[0],
             moments=Moments(*at[_MOMENT]),
             level=table.column("level")[0].as_py(),
             closed_us=int(at[_CLOSED][0][0]) if len(at[_CLOSED][0]) else None,
@@ -243,8 +259,8 @@ def step(
     **Cost.** O(n log n) time, O(n) space.
 
     **Guarantee.** With a confidence c, exchangeable periods and at least c/(1 − c) of them: a period's promise is kept
-    with probability ≥ c. Without exchangeability: the share of periods kept tends to c (the level adapts), as long as
-    the horizon allows. The choice is a function of its arguments alone.
+    with probability ≥ c. Without exchangeability: the share of periods kept tends to ``aim`` > c (the level adapts), as
+    long as the horizon allows. The choice is a function of its arguments alone.
 
     >>> promise = Promise(target=0.95, period_s=3600, horizon_s=600)
     >>> hour = np.arange(720) * 5_000_000
@@ -255,11 +271,9 @@ def step(
     """
     state = replace(state, reached=_reached(promise, state, now_us, needed))
     state = _judged(promise, _observed(promise, state, now_us, needed, recent_s), now_us, needed)
-    period_us = round(promise.period_s * 1e6)
-    expected_s = expected_slack(state.moments, now_us, recent_s, period_us, promise.offset_s)
     choice = _choice(promise, state, needed, unit_s, initial_s)
-    if promise.confidence is not None and expected_s is not None:
-        choice = _shorter(promise, state, choice, expected_s)
+    like_s, other_s = _like(promise, state, now_us, recent_s), choice.slack_s
+    choice = _shorter(state, choice, like_s)
     slack_s = min(rounded_up(choice.slack_s), promise.horizon_s)
     first_us = now_us - round((2 * promise.period_s + 2 * promise.horizon_s) * 1e6)
     if len(needed.end_us):
@@ -274,8 +288,15 @@ def step(
         plan_us=np.append(state.plan_us[kept], now_us),
         plan_slack_s=np.append(state.plan_slack_s[kept], slack_s),
         plan_unit_s=np.append(state.plan_unit_s[kept], np.nan if unit_s is None else unit_s),
-        plan_expected_s=np.append(state.plan_expected_s[kept], np.nan if expected_s is None else expected_s),
+        plan_recent_s=np.append(state.plan_recent_s[kept], np.nan if recent_s is None else recent_s),
+        plan_like_s=np.vstack([state.plan_like_s[kept], like_s]),
+        plan_other_s=np.append(state.plan_other_s[kept], other_s),
     ), replace(choice, slack_s=slack_s)
+
+
+def aim(promise: Promise) -> float:
+    """The share of periods to be kept in the long run: more than is promised, so that it is seldom less."""
+    return 0.5 if promise.confidence is None else 1 - _SPARED * (1 - promise.confidence)
 
 
 def rounded_up(slack_s: float) -> float:
@@ -334,22 +355,38 @@ def _observed(
     return replace(state, moments=Moments(at_us[kept], slack_s[kept], recent[kept]))
 
 
-def _shorter(promise: Promise, state: PromiseState, choice: Choice, expected_s: float) -> Choice:
-    """The choice, or K in units of what is expected where that meant less waiting over the past periods."""
-    known = ~np.isnan(state.like)
-    if known.sum() < _LEAST_LIKE or choice.method not in ("periods", "scaled", "changed"):
+def _like(promise: Promise, state: PromiseState, now_us: int, recent_s: float | None) -> Float64s:
+    """float64[scales]: K by what is to be expected of the windows that end now; NaN as long as too little is known."""
+    unknown: Float64s = np.full(SCALES, np.nan)
+    known = ~np.isnan(state.place).any(axis=1)
+    if promise.confidence is None or known.sum() < _LEAST_LIKE:
+        return unknown
+    expected_s = _to_expect(promise, state, now_us, recent_s)
+    if expected_s is None:
+        return unknown
+    places = [max(_quantile(own, state.level), 0.0) for own in state.place[known].T]
+    slacks_s = [slack_at(*both, promise.offset_s) for both in zip(expected_s, places, strict=True)]
+    return np.minimum(slacks_s, promise.horizon_s)
+
+
+def _to_expect(promise: Promise, state: PromiseState, at_us: int, recent_s: float | None) -> Float64s | None:
+    """The scales at an instant, from what was known then."""
+    until_us = at_us - round(promise.horizon_s * 1e6)
+    return scales(state.moments, at_us, recent_s, until_us, round(promise.period_s * 1e6), promise.offset_s)
+
+
+def _shorter(state: PromiseState, choice: Choice, like_s: Float64s) -> Choice:
+    """The choice, or the K of the scale with which waiting was the least, where that was less over the past periods."""
+    both = ~np.isnan(state.like_s).any(axis=1)
+    if np.isnan(like_s).any() or not both.any() or choice.method not in ("periods", "scaled", "changed"):
         return choice
-    factor = math.exp(_quantile(np.log(state.like[known]), state.level))
-    waited_s = factor * float(state.like_s[known].mean()) - promise.offset_s
-    unit_s = float(np.nanmean(state.unit_s)) if choice.method == "scaled" else None
-    steady_s, scaled_s, _ = _over_periods(promise, state, unit_s)
-    other_s = scaled_s if scaled_s is not None else steady_s
-    if other_s is None or waited_s > _SHORTER * other_s:
+    waited_s = state.like_s[both].mean(axis=0)
+    scale = int(waited_s.argmin())
+    if waited_s[scale] > _SHORTER * state.other_s[both].mean():
         return choice
-    slack_s = max(factor * expected_s - promise.offset_s, 0.0)
-    if choice.method == "changed" and choice.slack_s > slack_s:
+    if choice.method == "changed" and choice.slack_s > like_s[scale]:
         return choice
-    return Choice(slack_s, None, "alike")
+    return Choice(float(like_s[scale]), None, "alike")
 
 
 def _judged(promise: Promise, state: PromiseState, now_us: int, needed: Needed) -> PromiseState:
@@ -368,35 +405,42 @@ def _judged(promise: Promise, state: PromiseState, now_us: int, needed: Needed) 
         if len(state.plan_us) and promise.confidence is not None:
             reached = own.weight[own.slack_s <= state.plan_slack_s[at]].sum() / own.weight.sum()
             broken = not meets(float(reached), promise.target)
-            level = float(np.clip(level + _LEVEL_STEP * (promise.confidence - 1 + broken), *_LEVELS))
+            level = float(np.clip(level + _LEVEL_STEP * (aim(promise) - 1 + broken), *_LEVELS))
         units = state.plan_unit_s[(state.plan_us > start_us) & (state.plan_us <= start_us + period_us)]
         known = units[~np.isnan(units)]
         oracle_s = least_covering(own.slack_s, promise.target, own.weight)
-        like, like_s = _in_units(promise, state, own, at)
+        nothing: Float64s = np.full(SCALES + 1, np.nan)
+        tried = np.column_stack([state.plan_like_s, state.plan_other_s])
+        waited = np.average(tried[at], axis=0, weights=own.weight) if len(tried) else nothing
         state = replace(
             state,
             period_us=np.append(state.period_us, start_us)[-_PERIODS_KEPT:],
             oracle_s=np.append(state.oracle_s, oracle_s)[-_PERIODS_KEPT:],
             unit_s=np.append(state.unit_s, known.mean() if len(known) else np.nan)[-_PERIODS_KEPT:],
-            like=np.append(state.like, like)[-_PERIODS_KEPT:],
-            like_s=np.append(state.like_s, like_s)[-_PERIODS_KEPT:],
+            place=np.vstack([state.place, _places(promise, state, own, at)])[-_PERIODS_KEPT:],
+            like_s=np.vstack([state.like_s, waited[:-1]])[-_PERIODS_KEPT:],
+            other_s=np.append(state.other_s, waited[-1])[-_PERIODS_KEPT:],
             level=level,
         )
     return replace(state, closed_us=until_us)
 
 
-def _in_units(promise: Promise, state: PromiseState, own: Needed, at: Int64s) -> tuple[float, float]:
-    """The oracle slack of a period in units of what was expected, and that on average over its windows; NaN if unknown.
+def _places(promise: Promise, state: PromiseState, own: Needed, at: Int64s) -> Float64s:
+    """float64[scales]: where on each a period would have been kept; NaN if that is not known.
 
     ``at``: which choice each needed slack was under.
     """
-    if len(state.plan_us) == 0:
-        return math.nan, math.nan
-    expected_s = state.plan_expected_s[at]
-    if np.isnan(expected_s).any():
-        return math.nan, math.nan
-    like = least_covering((own.slack_s + promise.offset_s) / expected_s, promise.target, own.weight)
-    return like, float((own.weight * expected_s).sum() / own.weight.sum())
+    places: Float64s = np.full((SCALES, len(at)), np.nan)
+    for plan in np.unique(at).tolist() if len(state.plan_us) and promise.confidence is not None else ():
+        recent_s = float(state.plan_recent_s[plan])
+        expected_s = _to_expect(promise, state, int(state.plan_us[plan]), None if math.isnan(recent_s) else recent_s)
+        if expected_s is None:
+            return np.full(SCALES, np.nan)
+        for scale, slacks_s in enumerate(expected_s):
+            places[scale, at == plan] = places_of(slacks_s, own.slack_s[at == plan], promise.offset_s)
+    if np.isnan(places).any():
+        return np.full(SCALES, np.nan)
+    return np.array([least_covering(one, promise.target, own.weight) for one in places])
 
 
 def _choice(promise: Promise, state: PromiseState, needed: Needed, unit_s: float | None, initial_s: float) -> Choice:
@@ -448,7 +492,7 @@ def _over_periods(
 
 
 def _quantile(scores: Float64s, level: float) -> float:
-    """The conformal quantile; Student's prediction bound where there are too few scores for it."""
+    """The conformal quantile; where there are too few scores for it Student's prediction bound."""
     count = len(scores)
     rank = math.ceil((count + 1) * level - 1e-9)
     if rank <= count:
