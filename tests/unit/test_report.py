@@ -138,7 +138,7 @@ def test_the_judgement_is_shown_as_the_table_has_it(pipeline: Pipeline, warehous
     assert "No promise declared." in page
     assert re.search(r'<b class="bad">37 of 40</b>promise periods kept', page)
     assert "Window state never exceeded the budget (3 measurements)" in page
-    assert "3 plans: 1 at level A, 1 at level B, 1 below level B." in page
+    assert "3 plans, by what the rates let expect: 1 at level A, 1 at level B, 1 below level B." in page
     assert "wrong_type" in page and "1 of 2 expectations met, 1 critical failure." in page
     assert SENTENCE in page and NOT_KNOWN not in page
 
@@ -246,7 +246,7 @@ def test_tables_of_another_version_are_named_and_the_rest_is_shown(pipeline: Pip
         assert sentence.startswith(f"Table {what} {where};")
         assert f"--warehouse {warehouse} --from 2013-02-08T{first}:00:00Z --to 2013-02-08T{last}:00:00Z" in sentence
         assert f"--stage {stage}" in sentence
-    assert "2 plans: 1 at level A, 1 below level B." in page, "what the other partitions hold"
+    assert "2 plans, by what the rates let expect: 1 at level A, 1 below level B." in page
     assert "✓ kept in 19 of 20 days" in page
 
 

@@ -187,7 +187,10 @@ def windows_section(tables: Tables) -> Section:
     return Section(
         "windows",
         "Windows",
-        paragraphs=(f"{len(at)} plans: {', '.join(filter(None, (counted, below)))}.",),
+        paragraphs=(
+            f"{len(at)} plans, by what the rates let expect: {', '.join(filter(None, (counted, below)))}. Windows hold"
+            " what queries need until memory is really full; what each query got is told with its answers.",
+        ),
         parts=(
             Part(
                 id="widths",
