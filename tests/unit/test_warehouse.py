@@ -370,6 +370,18 @@ def test_of_two_who_write_a_version_one_comes_behind_the_other(tmp_path):
     assert files_of(one) == files_of(other) == of_delta_rs(tmp_path / "t")
 
 
+def test_partitions_without_rows_are_not_opened_those_of_unknown_rows_are(tmp_path):
+    warehouse = Warehouse(tmp_path, a_pipeline())
+    put(warehouse, 1, 0, (0,))
+    put(warehouse, 2, 3, (1,))
+    (file,) = warehouse.files(TABLE, [interval(0).label])
+    Path(file).unlink()
+    assert len(warehouse.read_arrow(TABLE)) == 3
+    version = tmp_path / "p" / TABLE / "_delta_log" / f"{warehouse.log(TABLE).version:020d}.json"
+    version.write_text(version.read_text().replace("numRecords", "other"))
+    assert len(Warehouse(tmp_path, a_pipeline()).read_arrow(TABLE, [interval(1).label])) == 3
+
+
 def test_whether_all_files_are_of_committed_runs_is_known_after_each_version(tmp_path):
     log = DeltaLog(tmp_path / "t", pa.schema([("a", pa.int64())]))
     log.replace([a_file(0, "dead", 1), a_file(1, "good", 1)], lambda file: False)

@@ -115,8 +115,8 @@ class Listing(Mapping[str, tuple[LiveFile, ...]]):
                 if own.pop(name, None) is not None and new._doubted[run_of(name)]:
                     new._doubted[run_of(name)] -= 1
                 if kind == "add":
-                    rows = json.loads(told.get("stats") or "{}").get("numRecords") or 0
-                    own[name] = LiveFile(label, name, rows, told["size"])
+                    count = json.loads(told.get("stats") or "{}").get("numRecords")
+                    own[name] = LiveFile(label, name, _rows(count), told["size"])
                     new._doubted[run_of(name)] += 1
         new._changed |= {label: tuple(sorted(own.values())) for label, own in touched.items()}
         return new
@@ -136,7 +136,7 @@ class Listing(Mapping[str, tuple[LiveFile, ...]]):
         own = self._actions.slice(begin, end - begin)
         rows, sizes = (own.column(name).to_pylist() for name in ("num_records", "size_bytes"))
         return tuple(
-            LiveFile(label, name, count or 0, size) for name, count, size in zip(names, rows, sizes, strict=True)
+            LiveFile(label, name, _rows(count), size) for name, count, size in zip(names, rows, sizes, strict=True)
         )
 
     def __contains__(self, label: object) -> bool:
@@ -449,6 +449,11 @@ def _actions(added: Iterable[LiveFile], gone: Iterable[str], by: Sequence[str]) 
         yield {"add": {**told, "modificationTime": now_ms, "dataChange": True, "stats": _stats(file)}}
     for path in gone:
         yield {"remove": {"path": path, "deletionTimestamp": now_ms, "dataChange": True}}
+
+
+def _rows(count: int | None) -> int:
+    # Another program may have written a file without saying how many: not none, or nobody would look.
+    return 1 if count is None else count
 
 
 def _values(file: LiveFile, by: Sequence[str]) -> dict[str, str]:

@@ -49,7 +49,10 @@ def tidy(warehouse: Warehouse, retention_hours: int = RETENTION_HOURS, orphan_ho
 
 def _restore(warehouse: Warehouse, table: str, orphan_hours: int) -> int:
     """Put back what killed runs have replaced in the log, so that no reader has to look behind it, now or ever."""
-    log, partitions = warehouse.log(table), warehouse.cut.table(table)
+    log = warehouse.log(table)
+    if log.listing().all_of(warehouse.cut.runs):
+        return 0
+    partitions = warehouse.cut.table(table)
     seen = {file for own in partitions.values() for file in own}
     before = time.time() - orphan_hours * 3600
     dead = [f for f in log.live() if f.run not in warehouse.cut.runs and _written(log.folder / f.path) < before]
@@ -67,8 +70,11 @@ def _clear_states(warehouse: Warehouse, hours: int) -> int:
     """Remove the states of runs that others have followed, or that died; of each the newest stays."""
     before, removed = time.time() - hours * 3600, 0
     for folder in (warehouse.folder / STATE).glob("*/interval=*"):
+        files: list[Place] = [*folder.glob("*.parquet")]
+        if len(warehouse.committed(files)) == len(files) == 1:
+            continue
         kept = set(warehouse.state_files(folder.parent.name, folder.name.removeprefix("interval=")))
-        for file in folder.glob("*.parquet"):
+        for file in files:
             if file not in kept and _written(file) < before:
                 file.unlink(missing_ok=True)
                 removed += 1

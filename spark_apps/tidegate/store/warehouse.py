@@ -114,14 +114,19 @@ class Warehouse:
     def read_arrow(
         self, table: str, labels: Sequence[str] | None = None, columns: Sequence[str] | None = None
     ) -> pa.Table:
-        """The rows of the named partitions (None: of all) with a column ``interval``; absent partitions have none."""
+        """The rows of the named partitions (None: of all) with a column ``interval``; absent partitions have none.
+
+        Cost: a third of a millisecond a file that has rows, by the log; others are not opened.
+        """
         wanted = self.schema(table)
         if columns is not None:
             wanted = pa.schema([wanted.field(c) for c in columns])
+        folder, required = self.folder / table, required_columns(table)
         parts = [
-            _labelled(read_file(path, wanted, required_columns(table)), label)
+            _labelled(read_file(f"{folder}/{file.path}", wanted, required), label)
             for label in (self.labels(table) if labels is None else labels)
-            for path in self.files(table, [label])
+            for file in self.live(table, label)
+            if file.rows
         ]
         if not parts:
             return wanted.append(pa.field("interval", pa.string())).empty_table()
