@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -30,7 +30,7 @@ class Commit:
     ``labels``: the intervals that the run is for. ``begun``: the runs that were committed when it began.
     """
 
-    def __init__(self, warehouse: Warehouse, stage: str, labels: Sequence[str], begun: frozenset[str]):
+    def __init__(self, warehouse: Warehouse, stage: str, labels: Sequence[str], begun: Set[str]):
         self.warehouse = warehouse
         self.stage = stage
         self.labels = tuple(labels)

@@ -8,7 +8,7 @@ to the version that was looked at, or looked at again.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
@@ -47,24 +47,30 @@ class Committed(NamedTuple):
 
 @dataclass(eq=False)
 class Commits:
-    """The commits of one pipeline, in ``folder``. Call ``refresh`` before asking."""
+    """The commits of one pipeline, in ``folder``. Call ``refresh`` before asking.
+
+    Cost: what has been committed since, and a copy of a table of all runs (a year of them: a millisecond).
+    """
 
     folder: Place
     _log: DeltaLog = field(init=False, repr=False)
     _known: dict[str, tuple[Committed, ...]] = field(default_factory=dict, init=False, repr=False)
     _version: int = field(default=-1, init=False, repr=False)
     _runs: dict[str, Committed] = field(default_factory=dict, init=False, repr=False)
+    _newest_us: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._log = DeltaLog(self.folder / TABLE, SCHEMA, partitioned=False)
 
     def refresh(self) -> Mapping[str, Committed]:
-        """Run → its commit, of all there are now."""
+        """Run → its commit, of all there are now; what was returned before stays as it was."""
         if self._log.refresh() != self._version:
-            self._version = self._log.version
             known = {f.name: self._known.get(f.name) or self._commits_of(f) for f in self._log.live()}
-            self._known = known
-            self._runs = {one.run: one for own in known.values() for one in own}
+            # A run that has been committed stays so, in whatever file.
+            new = [one for name, own in known.items() if name not in self._known for one in own]
+            self._runs = self._runs | {one.run: one for one in new}
+            self._newest_us = max([self._newest_us, *(one.at_us for one in new)])
+            self._known, self._version = known, self._log.version
         return self._runs
 
     def until(self, as_of: str | datetime) -> int:
@@ -94,7 +100,7 @@ class Commits:
         labels: Sequence[str],
         versions: Mapping[str, int],
         replaced: frozenset[str],
-        begun: frozenset[str],
+        begun: Set[str],
     ) -> None:
         """Commit a run of a stage on some intervals.
 
@@ -104,9 +110,9 @@ class Commits:
         """
         self._log.create()
         while True:
-            newest = max((one.at_us for one in self.refresh().values()), default=0)
+            self.refresh()
             self._refuse_second(stage, labels, replaced, begun)
-            at_us = max(time.time_ns() // 1000, newest + 1)
+            at_us = max(time.time_ns() // 1000, self._newest_us + 1)
             path = self._log.folder / f"{at_us:0{_DIGITS}}-{stage}-{run}.parquet"
             rows = {
                 "stage": [stage] * len(labels),
@@ -147,13 +153,13 @@ class Commits:
         """Remove what merges have left behind."""
         return self._log.vacuum(hours)
 
-    def _refuse_second(
-        self, stage: str, labels: Sequence[str], replaced: frozenset[str], begun: frozenset[str]
-    ) -> None:
+    def _refuse_second(self, stage: str, labels: Sequence[str], replaced: frozenset[str], begun: Set[str]) -> None:
         """UserError if a run that this one did not know has been for the same stage and interval, or wrote its tables.
 
         Which rows stand where two have written is decided table by table: a reader could see one of each.
         """
+        if len(begun) == len(self._runs):
+            return
         for name, own in self._known.items():
             if all(one.run in begun for one in own):
                 continue

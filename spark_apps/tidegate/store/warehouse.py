@@ -7,7 +7,7 @@ read sees all of it. A kill -9 at any moment leaves files that nobody sees; dail
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -65,7 +65,7 @@ class Warehouse:
         if self.as_of is not None:
             until_us = self.commits.until(self.as_of)
             runs = {run: one for run, one in runs.items() if one.at_us <= until_us}
-        if self._cut is None or self._cut.runs.keys() != runs.keys():
+        if self._cut is None or (self._cut.runs is not runs and self._cut.runs.keys() != runs.keys()):
             self._cut = Cut(self._logs, runs)
 
     def log(self, table: str) -> DeltaLog:
@@ -154,9 +154,7 @@ class Warehouse:
         return [label for label in labels if self.state_files(name, label)]
 
     @contextmanager
-    def commit(
-        self, stage: str, intervals: Iterable[Interval], begun: frozenset[str] | None = None
-    ) -> Iterator[Commit]:
+    def commit(self, stage: str, intervals: Iterable[Interval], begun: Set[str] | None = None) -> Iterator[Commit]:
         """Write partitions; on leaving without an error, they become visible together.
 
         UserError if another run of the stage has committed one of the intervals meanwhile (``begun``: the runs that
@@ -165,7 +163,7 @@ class Warehouse:
         """
         self.refresh()
         labels = [interval.label for interval in intervals]
-        commit = Commit(self, stage, labels, frozenset(self.cut.runs) if begun is None else begun)
+        commit = Commit(self, stage, labels, self.cut.runs.keys() if begun is None else begun)
         try:
             try:
                 yield commit
