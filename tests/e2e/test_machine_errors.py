@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tidegate.cli.init import init
@@ -104,3 +106,16 @@ def test_a_disk_that_is_full_where_the_jvm_works_is_one_sentence() -> None:
     said = of_the_machine(_failure({"failures": [skipped, failed]}, Path()))
     assert said is not None and said.startswith("Spark: No space left on device, in the warehouse or in ")
     assert isinstance(_failure({"failures": [skipped]}, Path()), UserError)
+
+
+def test_a_run_that_is_ended_takes_its_dbt_process_with_it() -> None:
+    """SIGTERM lets no code of the run's own run."""
+    waits = "from tidegate.stages.dbt_session import end_with_parent as e; e(); print('up', flush=True); input()"
+    starts = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {waits!r}])"
+    command = [sys.executable, "-c", starts]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None and run.stdout.readline() == "up\n"
+        (child,) = psutil.Process(run.pid).children()
+        run.terminate()
+        assert run.wait(60) == -signal.SIGTERM
+        child.wait(60)

@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -181,12 +182,21 @@ def _coming_from(manifest: Any, tables: Sequence[str] | None) -> tuple[set[str],
 
 
 def _wait_for(session: Session) -> None:
-    """Until the tables' files are there, or who makes them is gone."""
-    parent = os.getppid()
+    """Until the tables' files are there."""
     while session.gathered and not Path(session.gathered).exists():
-        if os.getppid() != parent:
-            sys.exit("publish was ended from outside")
         time.sleep(0.05)
+
+
+def end_with_parent() -> None:
+    """End this process soon after the one that started it, however that ends; the JVM ends with it."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.2)
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
 
 
 def _outcome(results: Sequence[Any], coming: Collection[str]) -> dict[str, Any]:
@@ -216,6 +226,7 @@ def _failure(step: str, result: dbtRunnerResult) -> dict[str, Any]:
 
 def main(arguments: Sequence[str]) -> int:
     """Run what the command line says; 0 if dbt ran (the result file says how it went)."""
+    end_with_parent()
     session = Session.load(Path(arguments[0]))
     if len(arguments) == 1:
         _tell_dbt_where(session)
