@@ -61,19 +61,24 @@ def when(process: subprocess.Popen[str], folder: Path, said: str, then: Callable
     raise AssertionError((folder / "driver.log").read_text()[-6000:])
 
 
-def test_a_lost_executor_is_not_noticed(shop, cluster, pipeline, bucket, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_lost_executor_or_worker_is_not_noticed(shop, cluster, pipeline, bucket, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     process = start(cluster, pipeline, bucket / "wh", tmp_path)
     told = []
 
     def kill() -> bool:
-        for executor in cluster.workers[len(told)].executors():
+        worker = cluster.workers[len(told)]
+        for executor in worker.executors():
             told.append(" ".join(executor.cmdline()))
-            executor.kill()
+            if len(told) == 1:
+                executor.kill()
+            else:
+                worker.lose()
             return True
         return False
 
     when(process, tmp_path, "shop: join_aggregate: ", kill)
     when(process, tmp_path, "shop: sample_history: ", kill)
+    cluster.add()  # for those who come after
     said = finish(process, tmp_path)
     assert all(" shop: " in line for line in said.splitlines()), said
     assert rows_of(pipeline, bucket / "wh") == shop[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tidegate.engine import Slice, run, run_as_tasks
 from tidegate.engine.context import RunContext
 from tidegate.operators.schedule import Schedule
 from tidegate.queries.answers import Windows, sort_columns
+from tidegate.queries.keys import Given, answered_by_keys, key_parts
 from tidegate.queries.slices import Answers, Staged, cuts, in_order, question, write
 from tidegate.stages.calibrate import Learning, _narrowed, _on_grid, learnt
 from tidegate.stages.calibrate_widths import _measured, _shares, over_shares
@@ -54,6 +56,8 @@ QUERIES = {
     " HAVING COUNT(*) > 2 ERROR 20% EVERY 1 MINUTE",
     "joined": "SELECT x.k, COUNT(*) AS c, SUM(y.v) AS s FROM a [5 MINUTES] AS x, b [8 MINUTES] AS y"
     " WHERE x.k = y.k GROUP BY x.k EVERY 2 MINUTES",
+    "by_number": "SELECT COUNT(*) AS c, MIN(x.v) AS least, MAX(y.v) AS most, AVG(y.n) AS mean FROM a [5 MINUTES] AS x,"
+    " a [8 MINUTES] AS y WHERE x.n = y.n EVERY 2 MINUTES",
     "best": "SELECT k, v, ROUND(v, 1) AS near FROM a [10 MINUTES] ORDER BY v DESC LIMIT 3 ACCURACY 90% EVERY 1 MINUTE",
 }
 
@@ -66,7 +70,7 @@ def context(tmp_path: Path) -> RunContext:
     (folder / "pipeline.yml").write_text(PIPELINE)
     for name, sql in QUERIES.items():
         (folder / "queries" / f"{name}.sql").write_text(sql)
-    context = RunContext(load_pipeline(folder), tmp_path / "warehouse")
+    context = RunContext(load_pipeline(folder), tmp_path / "warehouse", here=True)
     for seed, stream in enumerate(context.pipeline.streams):
         tuples = events(context, stream.name, seed)
         labels = np.array(labels_holding(context.pipeline, tuples.column("arrival_time").cast(pa.int64()).to_numpy()))
@@ -110,14 +114,20 @@ def windows_of_query(query: Query) -> Windows:
     return Windows(schedule, np.full(len(ends), 0.5), widths, ranges_s, levels, waits, expected)
 
 
-def answered(context: RunContext, query: Query, slices: int, spark: SparkSession | None = None) -> list[pa.Table]:
+def answered(
+    context: RunContext, query: Query, slices: int, spark: SparkSession | None = None, keys: int = 1
+) -> list[pa.Table]:
     """The answers' rows of each interval, as they would be committed."""
     windows = windows_of_query(query)
     about, table = windows.as_arrow(context.pipeline), f"answers_{query.id}"
     whole = question(context, query, windows.schedule, windows.coverage)
     every = Answers(whole, about, {}, context.warehouse.schema(table), sort_columns(query))
-    with context.warehouse.commit("tests", intervals(context)) as commit:
+    with context.stage("tests", intervals(context)) as stage:
+        commit = stage.commit
         staged, parts = Staged(commit, table, intervals(context)), []
+        (given,) = answered_by_keys(context, stage, [(whole, keys)])
+        assert len(given.files) == (keys if keys > 1 else 0)
+        every = replace(every, partials=given.files)
         for number, rows in enumerate(np.array_split(np.arange(len(windows.schedule)), slices)):
             labels = about.column("interval").slice(rows[0], len(rows)).to_pylist()
             parts.append(Slice(number, every.windows(rows[0], rows[-1] + 1, staged.files(number, labels))))
@@ -127,7 +137,7 @@ def answered(context: RunContext, query: Query, slices: int, spark: SparkSession
             pa.concat_tables([pq.read_table(file, partitioning=None) for file in commit.written(table, label)])
             for label in staged.folders
         ]
-    assert all(one.peak_state_bytes > 0 for one in written)
+    assert all(one.peak_state_bytes > 0 for one in written) or given.peak_state_bytes > 0
     return tables
 
 
@@ -138,6 +148,48 @@ def test_answers_are_the_same_in_any_number_of_slices(context, name, slices):
     one = answered(context, query, 1)
     assert sum(table.num_rows for table in one) > 50
     assert [a.equals(b) for a, b in zip(one, answered(context, query, slices), strict=True)] == [True] * 3
+
+
+@pytest.mark.parametrize("name", ["plain", "grouped", "joined", "by_number"])
+@pytest.mark.parametrize("parts", [2, 7])
+def test_answers_are_the_same_in_any_number_of_parts_by_keys(context, name, parts, monkeypatch):
+    query = context.pipeline.query(name)
+    monkeypatch.setattr("tidegate.queries.questions._ROWS_AT_ONCE", 10)
+    one, cut = answered(context, query, 1), answered(context, query, 1, keys=parts)
+    assert sum(table.num_rows for table in one) > 50
+    assert [a.equals(b) for a, b in zip(one, cut, strict=True)] == [True] * 3
+
+
+def test_truth_is_the_same_in_any_number_of_parts_by_keys(context, tmp_path):
+    query, ends = context.pipeline.query("joined"), np.arange(START_US + 12 * MINUTE_US, START_US + HOUR_US, MINUTE_US)
+    grid_s = np.array([3600.0])
+    true = question(context, query, _on_grid(query, ends, grid_s), looking_back=True)
+    needed = context.warehouse.schema("needed_slack").append(pa.field("interval", pa.string()))
+    shape, found = context.warehouse.schema("truth_joined"), []
+    with context.stage("tests", intervals(context)) as stage:
+        assert true.waited_us == HOUR_US
+        for number, (given,) in enumerate(([Given()], answered_by_keys(context, stage, [(true, 3)]))):
+            files = {
+                label: str(tmp_path / f"{number}-{label}")
+                for label in set(labels_holding(context.pipeline, ends + HOUR_US))
+            }
+            part = Learning(context.pipeline, true, None, None, ends, grid_s, files, shape, needed, given.files)
+            counts = learnt(Slice(0, part)).rows
+            found.append([pq.read_table(files[label], partitioning=None) for label in sorted(counts)])
+    assert found[0] == found[1] and sum(table.num_rows for table in found[0]) > 50
+
+
+def test_keys_are_cut_where_windows_reach_back_too_far_to_cut_time(context, monkeypatch):
+    monkeypatch.setattr("tidegate.queries.slices.ROWS_OF_A_SLICE", 10)
+    found = {}
+    for name in ("joined", "best"):
+        query, windows = context.pipeline.query(name), windows_of_query(context.pipeline.query(name))
+        for late in (False, True):
+            schedule = windows.schedule
+            if late:  # they wait as long as the windows' ends are apart
+                schedule = replace(schedule, emit_us=schedule.emit_us + 150 * MINUTE_US)
+            found[name, late] = key_parts(question(context, query, schedule), len(schedule), 7)
+    assert found == {("joined", False): 1, ("joined", True): 7, ("best", False): 1, ("best", True): 1}
 
 
 @pytest.mark.spark

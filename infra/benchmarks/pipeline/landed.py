@@ -85,7 +85,7 @@ ID = {"orders": "order_id", "payments": "payment_id"}
 ARRIVAL = {"orders": "received_at", "payments": "seen_at"}
 
 
-def land(folder: Path, tuples: int, formats: Sequence[str] = FORMATS) -> None:
+def land(folder: Path, tuples: int, formats: Sequence[str] = FORMATS, customers: int = 25_000) -> None:
     """Write the same tuples in each format, so many an hour: four in five are orders, the rest payments of them."""
     for kind in formats:
         place = folder / kind
@@ -96,10 +96,10 @@ def land(folder: Path, tuples: int, formats: Sequence[str] = FORMATS) -> None:
         for stream in COLUMNS:
             (place / stream).mkdir()
     for hour in range(2):
-        _land(folder, hour, tuples, formats)
+        _land(folder, hour, tuples, formats, customers)
 
 
-def _land(folder: Path, hour: int, tuples: int, formats: Sequence[str]) -> None:
+def _land(folder: Path, hour: int, tuples: int, formats: Sequence[str], customers: int) -> None:
     chance = np.random.default_rng(hour)
     orders, payments = tuples - tuples // 5, tuples // 5
     number = np.arange(orders) + hour * orders
@@ -108,7 +108,7 @@ def _land(folder: Path, hour: int, tuples: int, formats: Sequence[str]) -> None:
         "order_id": _ids("o", number),
         "placed_at": _instants(hour, at_s - late_s),
         "received_at": _instants(hour, at_s),
-        "customer": pl.select(pl.format("c{}", pl.Series(number % 25_000))).to_series(),
+        "customer": pl.select(pl.format("c{}", pl.Series(number % customers))).to_series(),
         "country": pl.Series(np.array(["DE", "ES", "FR", "IT", "PL"])[number % 5]),
         "amount": pl.Series(np.round(chance.lognormal(3, 1, orders), 2)),
     }

@@ -70,6 +70,13 @@ class Worker:
                     found.append(one)
         return found
 
+    def lose(self) -> None:
+        """Kill -9 it with all that it runs, as when its machine loses power."""
+        for one in _tree(self.process.pid):
+            with suppress(psutil.Error):
+                one.kill()
+        self.process.wait()
+
 
 @dataclass
 class Cluster:
@@ -91,6 +98,7 @@ class Cluster:
     memory: str = "2g"
     environment: Mapping[str, str] = field(default_factory=dict)
     workers: list[Worker] = field(default_factory=list, init=False)
+    _added: int = field(default=0, init=False)
 
     def __enter__(self) -> Cluster:
         self.folder.mkdir(parents=True)
@@ -100,8 +108,8 @@ class Cluster:
                 "master", "master.Master", "--host", "127.0.0.1", "--port", str(self.port), "--webui-port", "0"
             )
             self._wait()
-            for number in range(1, self.count + 1):
-                self._add(number)
+            for _ in range(self.count):
+                self.add()
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -120,8 +128,10 @@ class Cluster:
         """What a driver is told: TIDEGATE_SPARK_MASTER."""
         return f"spark://127.0.0.1:{self.port}"
 
-    def _add(self, number: int) -> None:
-        name = f"worker-{number}"
+    def add(self) -> None:
+        """Start one more worker."""
+        self._added += 1
+        name = f"worker-{self._added}"
         words = ["--host", "127.0.0.1", "--webui-port", "0", "--cores", str(self.cores), "--memory", self.memory]
         words += ["--work-dir", str(self.folder / name / "work"), self.master]
         self.workers.append(Worker(self.folder / name, self._start(name, "worker.Worker", *words)))

@@ -13,6 +13,7 @@ from tidegate.declarations.tables import TIMESTAMP, WIDTHS
 from tidegate.engine.context import RunContext, StageRun
 from tidegate.operators.schedule import Int64s, Schedule
 from tidegate.queries.failures import count_failures
+from tidegate.queries.keys import answered_by_keys, key_parts
 from tidegate.queries.plans import Emissions, PlanHistory
 from tidegate.queries.slacks import SlackHistory, require_calibrated
 from tidegate.queries.slices import Answers, Staged, cuts, question, write
@@ -101,22 +102,35 @@ def write_answers(context: RunContext, stage: StageRun, asked: Sequence[Query], 
         for interval in intervals
     }
     staged = {query.id: Staged(stage.commit, f"answers_{query.id}", intervals) for query in asked}
-    answered: dict[str, int] = {}
-    parts: list[Answers] = []
-    owners: list[str] = []
-    rows = 0
+    answered = dict.fromkeys((query.id for query in asked), 0)
+    wholes: list[Answers] = []
     for query in asked:
         windows = emitted_windows(query, plans, slacks, intervals)
-        answered[query.id] = 0 if windows is None else len(windows.schedule)
         if windows is None:
             continue
-        about, table = windows.as_arrow(pipeline), staged[query.id]
+        answered[query.id] = len(windows.schedule)
         whole = question(context, query, windows.schedule, windows.coverage)
-        every = Answers(whole, about, {}, warehouse.schema(table.table), sort_columns(query))
-        for number, (first, last) in enumerate(cuts(whole, len(windows.schedule), context.most_slices)):
+        schema = warehouse.schema(f"answers_{query.id}")
+        wholes.append(Answers(whole, windows.as_arrow(pipeline), {}, schema, sort_columns(query)))
+    numbers = [key_parts(own.asked, len(own.asked.schedule), context.most_slices) for own in wholes]
+    by_keys = answered_by_keys(context, stage, [(own.asked, n) for own, n in zip(wholes, numbers, strict=True)])
+    parts: list[Answers] = []
+    owners: list[str] = []
+    held: dict[str, int] = {}
+    rows = 0
+    for every, given in zip(wholes, by_keys, strict=True):
+        query, about, whole = every.asked.query, every.about, every.asked
+        table, count = staged[query.id], len(whole.schedule)
+        if given.files:
+            where = table.files(0, about.column("interval").to_pylist())
+            parts.append(replace(every, files=where, partials=given.files))
+            owners.append(query.id)
+            held[query.id] = given.peak_state_bytes
+            continue
+        for number, (first, last) in enumerate(cuts(whole, count, context.most_slices)):
             where = table.files(number, about.column("interval").slice(first, last - first).to_pylist())
             part = every.windows(first, last, where)
-            if last - first < len(windows.schedule):
+            if last - first < count:
                 part = replace(part, asked=question(context, query, part.asked.schedule, part.asked.coverage))
             rows += sum(files.rows() for files in part.asked.files.values())
             parts.append(part)
@@ -126,7 +140,7 @@ def write_answers(context: RunContext, stage: StageRun, asked: Sequence[Query], 
     for query in asked:
         own = [written for written, owner in zip(done, owners, strict=True) if owner == query.id]
         counts = staged[query.id].settle([written.rows for written in own])
-        peak = max((written.peak_state_bytes for written in own), default=0)
+        peak = max((written.peak_state_bytes for written in own), default=0) or held.get(query.id, 0)
         for interval in intervals:
             read = sum(rows_in[s, interval] for s in query.streams)
             lost = failed.get((query.id, interval), 0) + sum(w.failed.get(interval.label, 0) for w in own)

@@ -23,8 +23,9 @@ from tidegate.operators.schedule import Schedule
 from tidegate.operators.tuple_bytes import Held
 from tidegate.queries import scan
 from tidegate.queries.sieves import Sieve
+from tidegate.store.places import mapped, place
 
-_KEYS = ("side", "event_us", "arrival_us")
+_ROWS_AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +40,7 @@ class Question:
         waited_us: what every window waits at least, or less. It is taken off arrivals and instants: of tuples within a
             window those that arrive by its instant stay the same, but the operator holds what the windows span, and
             not what comes while they wait. Its peak then says nothing of what answering in time takes.
+        part: which of how many parts of the tuples, by ``shared_key``; there are partial answers only.
     """
 
     query: Query
@@ -47,6 +49,7 @@ class Question:
     files: Mapping[str, scan.EventFiles]
     pane_us: int
     waited_us: int = 0
+    part: tuple[int, int] | None = None
 
 
 class Answering:
@@ -60,27 +63,44 @@ class Answering:
     how many rows of each window there were on which an output or HAVING failed. ``peak_state_bytes``: what the operator
     held at most, once all parts have been taken.
 
-    ``cells``: the question's tuples as :func:`pooled` has them, if it has been asked; nothing is read then.
+    ``cells``: the question's tuples as :func:`pooled` has them, if it has been asked; ``partials``: files of partial
+    answers of all parts. Where there are either, no tuples are read.
 
     **Memory**: O(what the windows hold), and a part.
     """
 
-    def __init__(self, question: Question, cells: join_aggregate.Cells | None = None):
-        self.question, self.cells = question, cells
+    def __init__(self, question: Question, cells: join_aggregate.Cells | None = None, partials: Sequence[str] = ()):
+        self.question, self.cells, self.files = question, cells, partials
         self.windows = 0, 0
         self.failed = np.zeros(len(question.schedule), dtype=np.int64)
         self.peak_state_bytes = 0
 
     def __iter__(self) -> Iterator[pa.Table]:
         """Read, and answer."""
+        for first, last, partial in self.partials():
+            yield self._told(partial, first, last)
+
+    @property
+    def partial_schema(self) -> pa.Schema:
+        """Of an aggregate's partial answers."""
+        return self._aggregate_spec().output_schema
+
+    def _aggregate_spec(self) -> join_aggregate.Spec:
+        return replace(aggregate_spec(self.question.query), in_parts=self.question.part is not None)
+
+    def partials(self) -> Iterator[tuple[int, int, pa.Table]]:
+        """The operator's answers of the windows [first, last), part by part."""
         if self.cells is not None:
-            for first, last, partial in self.cells.answers(self.question.schedule):
-                yield self._told(partial, first, last)
+            yield from self.cells.answers(self.question.schedule)
+            return
+        if self.files:
+            in_parts = replace(aggregate_spec(self.question.query), in_parts=True)
+            yield from _together(in_parts, self.files, len(self.question.schedule))
             return
         query, schedule = self.question.query, self.question.schedule
         ranked = query.kind == "top_k"
         operator: Any = top_k if ranked else join_aggregate
-        spec: Any = top_k_spec(query, self.question.pane_us) if ranked else aggregate_spec(query)
+        spec: Any = top_k_spec(query, self.question.pane_us) if ranked else self._aggregate_spec()
         early = replace(schedule, emit_us=schedule.emit_us - self.question.waited_us)
         state, first = operator.start(spec, early), 0
         batches = scan.in_order_of_arrival(_sides(self.question, [schedule]), spec.input_schema)
@@ -89,11 +109,11 @@ class Answering:
         for batch in batches:
             state, partial = operator.step(state, batch)
             if state.next_window > first:
-                yield self._told(partial, first, state.next_window)
+                yield first, state.next_window, partial
             first = state.next_window
         state, partial = operator.finish(state)
-        yield self._told(partial, first, len(schedule))
         self.peak_state_bytes = int(state.peak_bytes)
+        yield first, len(schedule), partial
 
     def table(self) -> pa.Table:
         """All answers at once."""
@@ -132,6 +152,35 @@ def pooled(questions: Sequence[Question]) -> join_aggregate.Cells | None:
     spec, schedules = aggregate_spec(every.query), [question.schedule for question in asked]
     batches = scan.in_order_of_arrival(_sides(every, schedules), spec.input_schema)
     return join_aggregate.Cells.of(spec, schedules, batches)
+
+
+def _together(spec: join_aggregate.Spec, files: Sequence[str], windows: int) -> Iterator[tuple[int, int, pa.Table]]:
+    """The partial answers that all parts make together; some ``_ROWS_AT_ONCE`` of them at a time."""
+    tables = []
+    for path in files:
+        with mapped(place(path)) as file:
+            tables.append(pa.ipc.open_file(file).read_all())
+    bounds = [np.searchsorted(table.column("window_index").to_numpy(), np.arange(windows + 1)) for table in tables]
+    rows = np.sum(bounds, axis=0)
+    first = 0
+    while first < windows:
+        last = max(first + 1, int(np.searchsorted(rows, rows[first] + _ROWS_AT_ONCE, side="right")) - 1)
+        own = [table.slice(at[first], at[last] - at[first]) for table, at in zip(tables, bounds, strict=True)]
+        yield first, last, join_aggregate.combined(spec, pa.concat_tables(own))
+        first = last
+
+
+def shared_key(query: Query) -> str | None:
+    """The column by whose values an aggregate's tuples can be cut; None if there is none.
+
+    Of a join a class that all sides have; without a join the event time.
+    """
+    if query.kind == "top_k":
+        return None
+    if len(query.windows) == 1:
+        return "event_us"
+    aliases = {window.alias for window in query.windows}
+    return next((j.slot for j in query.join_classes if {alias for alias, _ in j.columns} == aliases), None)
 
 
 def _with_empty(partial: pa.Table, first: int, last: int) -> pa.Table:
@@ -182,7 +231,12 @@ def _sides(question: Question, schedules: Sequence[Schedule]) -> list[scan.Side]
         bounds_us = min(firsts), max(ends), max(lasts)
         constants = {"side": pa.scalar(index, pa.int8())}
         files, waited_us = question.files[window.stream], question.waited_us
-        sides.append(scan.Side(files, bounds_us, conditions, columns, constants, waited_us=waited_us))
+        side = scan.Side(files, bounds_us, conditions, columns, constants, waited_us=waited_us)
+        if question.part is not None:
+            key = shared_key(query)
+            assert key is not None
+            side = replace(side, part=(key, *question.part))
+        sides.append(side)
     kept_in = sides[0].files.kept_in
     if query.kind != "top_k" or kept_in is None:
         return sides

@@ -19,7 +19,9 @@ import pyarrow.compute as pc
 from tidegate.declarations.models import Stream
 from tidegate.declarations.tables import TIMESTAMP
 from tidegate.operators.arrivals import int64s
+from tidegate.operators.duplicates import hashes
 from tidegate.operators.expressions import columns_of, evaluate, pushed_down, truth
+from tidegate.operators.join_aggregate.codebook import as_ordered_integers
 from tidegate.operators.schedule import NEVER_US
 from tidegate.queries.sieves import Sieve
 from tidegate.store import parquet
@@ -116,6 +118,7 @@ class Side:
         constants: further columns, of one value each.
         sieve: what is needed of large files, if that is little.
         waited_us: what is taken off every arrival.
+        part: a column, and which part of how many by its values is read.
     """
 
     files: EventFiles
@@ -125,6 +128,7 @@ class Side:
     constants: Mapping[str, object]
     sieve: Sieve | None = None
     waited_us: int = 0
+    part: tuple[str, int, int] | None = None
 
     def batches(self) -> Iterator[pa.Table]:
         """The tuples as the files have them, with ``read_us``: the arrival that they are sorted by."""
@@ -171,7 +175,21 @@ class Side:
         columns = {"event_us": event_us, "arrival_us": counted_us, "read_us": read_us}
         columns |= {slot: evaluate(sql, batch, kind) for slot, (sql, kind) in self.columns.items()}
         columns |= {name: pa.repeat(value, batch.num_rows) for name, value in self.constants.items()}
-        return pa.table(columns)
+        table = pa.table(columns)
+        if self.part is None:
+            return table
+        name, index, number = self.part
+        return table.filter(pa.array(_parts(table.column(name), number) == index))
+
+
+def _parts(column: pa.ChunkedArray, number: int) -> np.ndarray:
+    """Which part each row belongs to: equal values to the same one."""
+    values = column.combine_chunks()
+    if pa.types.is_string(values.type):
+        own = hashes(values)
+    else:
+        own = as_ordered_integers(values).view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    return (own >> np.uint64(32)) % np.uint64(number)
 
 
 def _within(bounds_us: tuple[int, int, int]) -> pc.Expression:

@@ -69,13 +69,17 @@ def cuts(asked: Question, count: int, most: int) -> list[tuple[int, int]]:
         most: the number of slices, at most.
     """
     schedule = asked.schedule
-    rows = sum(files.rows() for files in asked.files.values())
     early_us = schedule.emit_us - asked.waited_us
     reach_us = max(int((early_us - lower_us).max()) for lower_us in schedule.lower_us.values())
     span_us = int(schedule.emit_us[-1] - schedule.emit_us[0])
-    number = max(1, min(most, count, rows // ROWS_OF_A_SLICE, span_us // max(reach_us, 1)))
+    number = max(1, min(slices_worth(asked, most), count, span_us // max(reach_us, 1)))
     bounds = [count * part // number for part in range(number + 1)]
     return list(zip(bounds[:-1], bounds[1:], strict=True))
+
+
+def slices_worth(asked: Question, most: int) -> int:
+    """How many slices a question's rows are worth: ``most`` at most."""
+    return max(1, min(most, sum(files.rows() for files in asked.files.values()) // ROWS_OF_A_SLICE))
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +92,7 @@ class Answers:
         files: interval → the file to write its answers to.
         schema: of the table.
         order: columns that its rows are sorted by.
+        partials: files of the partial answers of all keys, where there are (see ``queries.keys``).
     """
 
     asked: Question
@@ -95,6 +100,7 @@ class Answers:
     files: Mapping[str, str]
     schema: pa.Schema
     order: tuple[str, ...]
+    partials: tuple[str, ...] = ()
 
     def windows(self, first: int, last: int, files: Mapping[str, str]) -> Answers:
         """Some of them."""
@@ -120,7 +126,8 @@ def write(part: Slice) -> Written:
     **Memory**: what the operator holds, and some 65 000 answers an interval.
     """
     asked: Answers = part.of
-    answering, writers = Answering(asked.asked), {label: PartFile(file) for label, file in asked.files.items()}
+    answering = Answering(asked.asked, partials=asked.partials)
+    writers = {label: PartFile(file) for label, file in asked.files.items()}
     for answers in answering:
         for label, rows in by_interval(described(answers, asked.about), asked.schema, asked.order):
             writers[label].add(rows)

@@ -33,6 +33,7 @@ from tidegate.operators.accuracy import (
 from tidegate.operators.join_aggregate import Cells
 from tidegate.operators.schedule import Int64s, Schedule, instants_us, ticks_between
 from tidegate.queries.answers import windows_of
+from tidegate.queries.keys import answered_by_keys, key_parts
 from tidegate.queries.planner import first_arrivals_us
 from tidegate.queries.plans import Emissions, PlanHistory, asked
 from tidegate.queries.questions import Answering, Question, pooled
@@ -114,7 +115,8 @@ class Learning:
 
     ``true``: the whole windows at the horizon. ``asked``: with ERROR, each window at every slack of the grid, the last
     of which is the horizon. ``narrowed``: with ERROR, some of the windows over shares of their ranges, at the horizon.
-    ``files``: interval → the file for the truth of the windows that became final in it.
+    ``files``: interval → the file for the truth of the windows that became final in it. ``partials``: files of the
+    partial answers to ``true``, where it is cut by keys.
     """
 
     pipeline: Pipeline
@@ -126,6 +128,7 @@ class Learning:
     files: Mapping[str, str]
     truth: pa.Schema
     needed: pa.Schema
+    partials: tuple[str, ...] = ()
 
 
 @dataclass
@@ -146,22 +149,33 @@ def _learn_queries(
     pipeline, warehouse = context.pipeline, context.warehouse
     schema = warehouse.schema("needed_slack").append(pa.field("interval", pa.string()))
     staged = {q.id: Staged(stage.commit, f"truth_{q.id}", intervals) for q in pipeline.queries}
-    horizon_us, parts = pipeline.horizon_s * 1_000_000, []
-    for query in pipeline.queries:
-        ends_us = final_ends_us(pipeline, query, began_us, intervals)
-        if len(ends_us) == 0:
-            continue
-        table = staged[query.id]
-        grid_s = slack_grid_s(pipeline) if query.error is not None else np.array([float(pipeline.horizon_s)])
-        whole = question(context, query, _on_grid(query, ends_us, grid_s[-1:]), looking_back=True)
-        for number, (first, last) in enumerate(cuts(whole, len(ends_us), context.most_slices)):
+    horizon_us, known_s = pipeline.horizon_s * 1_000_000, np.array([float(pipeline.horizon_s)])
+    final = {query.id: final_ends_us(pipeline, query, began_us, intervals) for query in pipeline.queries}
+    wholes = [
+        question(context, query, _on_grid(query, final[query.id], known_s), looking_back=True)
+        for query in pipeline.queries
+        if len(final[query.id])
+    ]
+    # Candidates of all slacks are answered from few cells: keys are cut where only the truth is asked for.
+    numbers = [
+        key_parts(whole, len(whole.schedule), context.most_slices) if whole.query.error is None else 1
+        for whole in wholes
+    ]
+    parts: list[Learning] = []
+    by_keys = answered_by_keys(context, stage, list(zip(wholes, numbers, strict=True)))
+    for whole, given in zip(wholes, by_keys, strict=True):
+        query, table, ends_us = whole.query, staged[whole.query.id], final[whole.query.id]
+        grid_s = slack_grid_s(pipeline) if query.error is not None else known_s
+        bounds = [(0, len(ends_us))] if given.files else cuts(whole, len(ends_us), context.most_slices)
+        for number, (first, last) in enumerate(bounds):
             own = ends_us[first:last]
-            true = question(context, query, _on_grid(query, own, grid_s[-1:]), looking_back=True)
+            true = question(context, query, _on_grid(query, own, known_s), looking_back=True)
             asked = question(context, query, _on_grid(query, own, grid_s)) if query.error is not None else None
             narrowed = _narrowed(context, query, own) if query.error is not None else None
             where = table.files(number, labels_holding(pipeline, own + horizon_us))
             truth = warehouse.schema(table.table)
-            parts.append(Learning(pipeline, true, asked, narrowed, own, grid_s, where, truth, schema))
+            learning = Learning(pipeline, true, asked, narrowed, own, grid_s, where, truth, schema, given.files)
+            parts.append(learning)
     rows = sum(files.rows() for part in parts for files in part.true.files.values())
     done = context.run_slices(learnt, parts, rows)
     for query in pipeline.queries:
@@ -196,7 +210,7 @@ def learnt(part: Slice) -> Learnt:
     own: Learning = part.of
     pipeline, query = own.pipeline, own.true.query
     cells = pooled([own.true, *([own.asked] if own.asked else []), *([own.narrowed.asked] if own.narrowed else [])])
-    known = whole_windows(own.true, cells)
+    known = whole_windows(Answering(own.true, cells, own.partials))
     ends_us, horizon_us = known.column("window_end").to_numpy(), pipeline.horizon_s * 1_000_000
     truth = known.drop_columns("window_end").append_column("window_end", _instants(ends_us))
     truth = truth.append_column("interval", pa.array(labels_holding(pipeline, ends_us + horizon_us), pa.string()))

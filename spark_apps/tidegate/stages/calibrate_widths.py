@@ -29,7 +29,6 @@ from tidegate.operators.accuracy import (
     widths_to_try,
 )
 from tidegate.operators.accuracy.error_width import Float64s
-from tidegate.operators.join_aggregate import Cells
 from tidegate.operators.schedule import Int64s, Schedule
 from tidegate.queries.questions import Answering, Question, pooled
 from tidegate.queries.slices import cuts, question
@@ -180,7 +179,7 @@ def _measured(part: Slice) -> pa.Table:
     own: Measuring = part.of
     shares, ends_us = own.shares, own.ends_us
     cells = pooled([own.truth, own.asked])
-    truth = whole_windows(own.truth, cells)
+    truth = whole_windows(Answering(own.truth, cells))
     errors = candidate_errors(Answering(own.asked, cells), own.column, truth, ends_us, len(shares))
     horizon_us = own.pipeline.horizon_s * 1_000_000
     labels = np.array(labels_holding(own.pipeline, ends_us + horizon_us), dtype=object)
@@ -195,11 +194,11 @@ def _measured(part: Slice) -> pa.Table:
     )
 
 
-def whole_windows(asked: Question, cells: Cells | None) -> pa.Table:
+def whole_windows(answering: Answering) -> pa.Table:
     """A question's answers, with ``window_end`` (µs): by it ascending."""
-    rows = Answering(asked, cells).table()
+    rows = answering.table()
     index = rows.column("_window_index").to_numpy()
-    return rows.append_column("window_end", pa.array(asked.schedule.window_end_us[index]))
+    return rows.append_column("window_end", pa.array(answering.question.schedule.window_end_us[index]))
 
 
 def candidate_errors(answering: Answering, column: Int64s, truth: pa.Table, ends_us: Int64s, columns: int) -> Float64s:
