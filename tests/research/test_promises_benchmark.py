@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from infra.benchmarks.promises import __main__ as command
-from infra.benchmarks.promises import pictures
+from infra.benchmarks.promises import memory, pictures
 from infra.benchmarks.promises.cases import Case, flights
 from infra.benchmarks.promises.replay import WARM_UP, Laws, Windows, course
 from infra.benchmarks.promises.rivals import AqKSlackCourses, Tried, best, interval_search, mp_k_slack
@@ -153,3 +153,21 @@ def test_of_the_days_of_2013_after_three_weeks_95_in_100_are_kept_with_less_wait
         if case.asked.name not in ("time_made_up", "ground_speed"):
             at_most = 0.8 * windows.fixed_s(int(kept.sum()))
             assert found.slack_s[windows.judged].mean() <= at_most, case.asked.name
+
+
+def test_what_is_needed_is_the_bytes_of_the_panes_in_reach() -> None:
+    tick_us = 60_000_000
+    arrivals_of = memory.Arrivals.of(
+        np.array([30, 90, 400]) * 1_000_000, np.array([30, 30, 350]) * 1_000_000, 10.0, tick_us
+    )
+    found = memory.needed_bytes(arrivals_of, 120.0, tick_us, 600_000_000)
+    assert found.tolist() == [10, 20, 0, 0, 0, 0, 10, 0, 0, 0]
+
+
+def test_where_memory_suffices_for_what_comes_all_is_at_level_a_also_in_bursts() -> None:
+    rng = np.random.default_rng(7)
+    event_s = np.sort(np.append(rng.uniform(0, 3 * DAY_S, 3000), 2.2 * DAY_S + rng.uniform(0, HOUR_S, 5000)))
+    held = [memory.Held(Stream("s", event_s, event_s + rng.exponential(600, 8000)), 10, HOUR_S, HOUR_S)]
+    enough, short = memory.reached("d", 300, held, (1.0, 0.5))
+    assert (enough.level_a, enough.fits) == (1.0, 1.0)
+    assert 0.5 < short.level_a <= short.fits < 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from tests.examples import examples
 from tidegate.operators.accuracy import DelayLaw, Needed, Promise, PromiseState, newest_law, promise_step
 from tidegate.operators.accuracy.delay_law import LEAST_TUPLES
 from tidegate.operators.accuracy.likeness import LEVELS, Moments, places_of, scales, slack_at
-from tidegate.operators.accuracy.promise import Choice, rounded_up
+from tidegate.operators.accuracy.promise import Choice, _over_periods, rounded_up
 
 HOUR_US = 3_600_000_000
 RANGE_S, TARGET = 60.0, 0.95
@@ -256,6 +257,19 @@ def test_k_follows_all_delays_where_they_foretell_the_winners() -> None:
     assert (oracle_s[50:] <= slack_s).mean() >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 350)
     # The 95 % quantile of the noise is e^(1.645·0.05) = 1.086; the offset and the rank add a little.
     assert (slack_s / theta[50:]).mean() <= 1.2
+
+
+def test_few_periods_do_not_make_k_follow_delays_that_foretell_nothing() -> None:
+    """Departures of January 2013: by chance, over eleven days, and K swung between one hour and six."""
+    rng, followed = np.random.default_rng(9), 0
+    for _ in range(400):
+        state = replace(
+            PromiseState.initial(PROMISE),
+            oracle_s=np.exp(rng.normal(2, 0.6, 11)),
+            unit_s=np.exp(rng.normal(2, 0.3, 11)),
+        )
+        followed += _over_periods(PROMISE, state, 7.0)[2]
+    assert followed <= 0.05 * 400
 
 
 def test_before_anything_is_known_the_declared_slack_holds_and_then_what_was_chosen() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 from infra.benchmarks.generator.randomness import Floats
-from infra.benchmarks.promises import pictures
+from infra.benchmarks.promises import memory, pictures
 from infra.benchmarks.promises.cases import DATA, Case, flights_2001
 from infra.benchmarks.promises.replay import WARM_UP, Laws, Windows, course
 from infra.benchmarks.promises.rivals import AqKSlackCourses, rivals
@@ -74,7 +74,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", nargs="*", choices=list(DATA), default=list(DATA), help="which (default: all)")
     parser.add_argument("--flights-2001", type=Path, metavar="FILE", help="flights-3m.parquet of npm's vega-datasets")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for promises.csv and calibration.png")
+    parser.add_argument(
+        "--memory", action="store_true", help="how much of the time memory that suffices is used, instead"
+    )
     asked = parser.parse_args(arguments)
+    if asked.memory:
+        print("data | M over the most needed | at level A | fits M")
+        for data, tick_s, held in memory.sets():
+            for one in memory.reached(data, tick_s, held):
+                print(f"{data} | {one.share:.0%} | {one.level_a:.2%} | {one.fits:.2%}", flush=True)
+        return 0
     laws, courses, table, expectations = Laws(), AqKSlackCourses(), [], defaultdict(list)
     print(" | ".join(HEADS))
     for case in cases(asked.data, asked.flights_2001):

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-from scipy.special import stdtrit
+from scipy.special import fdtri, stdtrit
 
 from tidegate.operators.accuracy.judge import meets
 from tidegate.operators.accuracy.likeness import SCALES, SLOTS, Moments, places_of, scales, slack_at
@@ -35,7 +35,8 @@ _LEVEL_STEP = 0.01
 _SPARED = 0.8
 """So much of what may be missed is: who aims at just what is promised is below it half of the time."""
 _LEVELS = (0.5, 0.999)
-_FORETELLS = 0.9
+_FORETELLS = 0.95
+"""With so much confidence the delays of all tuples must foretell what periods need before K follows them."""
 _UNLIKE_AT_SD = 2.5
 _BLOCKS = 20
 _LEAST_BLOCK = 5
@@ -488,7 +489,9 @@ def _over_periods(
         return steady_s, None, False
     scaled = steady[known] - np.log(state.unit_s[known] + offset_s)
     scaled_s = (unit_s + offset_s) * math.exp(_quantile(scaled, state.level)) - offset_s
-    return steady_s, scaled_s, bool(scaled.std() < _FORETELLS * steady[known].std())
+    # By chance the ratios of a few periods spread less than their slacks quite often: Fisher's test of two variances.
+    least = fdtri(len(scaled) - 1, len(scaled) - 1, _FORETELLS)
+    return steady_s, scaled_s, bool(scaled.var() * least < steady[known].var())
 
 
 def _quantile(scores: Float64s, level: float) -> float:
