@@ -68,7 +68,7 @@ test-examples: setup ## Run the examples of all docstrings
 test-slow: setup ## Run the tests that take minutes each and are not part of `make test`
 	@$(BIN)/python -m pytest -m slow
 
-attack: setup ## Attack: make attack SEED=1 COUNT=500 (a seed: 5000 mutated records, 5000 declarations, 100 kill -9, 500 recorded events, 20 faults of the disk, an eighth of a scenario's sites, all calls of a stage)
+attack: setup ## Attack: make attack SEED=1 COUNT=500 (a seed: 5000 mutated records, 5000 declarations, 100 kill -9, 500 recorded events, 20 faults of the disk, an eighth of a scenario's sites, all calls of a stage, 72 requests to a store, 4 full disks)
 	@$(BIN)/python -m tests.attacks records --seed $(or $(SEED),0) --count $(or $(COUNT),20)
 	@$(BIN)/python -m tests.attacks declarations --seed $(or $(SEED),0) --count $(or $(COUNT),20)
 	@$(BIN)/python -m tests.attacks kills --seed $(or $(SEED),0) --count $(or $(COUNT),20)
@@ -77,6 +77,8 @@ attack: setup ## Attack: make attack SEED=1 COUNT=500 (a seed: 5000 mutated reco
 	@$(BIN)/python -m tests.attacks faults --seed $(or $(SEED),0) --count $(or $(COUNT),20)
 	@$(BIN)/python -m tests.attacks sites --seed $(or $(SEED),0) --count $(or $(COUNT),20)
 	@$(BIN)/python -m tests.attacks calls --seed $(or $(SEED),0) --count $(or $(COUNT),20)
+	@$(BIN)/python -m tests.attacks requests --seed $(or $(SEED),0) --count $(or $(COUNT),20)
+	@$(BIN)/python -m tests.attacks full-disk --seed $(or $(SEED),0) --count $(or $(COUNT),20)
 
 test-research: setup ## Run the tests of figures, benchmarks, rivals and published baselines
 	@$(BIN)/python -m pytest $(WORKERS) --doctest-modules tests/research infra/research/published

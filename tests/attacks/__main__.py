@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -43,7 +44,8 @@ def main() -> int:
                 number, faults = 0, [traceback.format_exc()]
         tried, found = tried + number, found + len(faults)
         print(*faults, f"{arguments.campaign} {seed}: {number}, {len(faults)} faults", sep="\n", flush=True)
-    print(f"{tried} {arguments.campaign}, {found} faults, {time.monotonic() - clock:.0f} s")
+    seconds = time.monotonic() - clock
+    print(f"{tried} {arguments.campaign}, {found} faults, {seconds:.0f} s, {sum(os.times()[:4]):.0f} s of processors")
     return int(found > 0)
 
 
