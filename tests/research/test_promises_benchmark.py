@@ -97,6 +97,8 @@ def test_hindsight_is_the_least_k_of_each_day_and_the_best_fixed_one() -> None:
     assert [windows.fixed_s(n) for n in (1, 2, 3)] == [15.0, 30.0, 60.0]
     for slack_s, kept in ((14.9, 0), (15.0, 1), (59.9, 2), (60.0, 3)):
         assert windows.kept(np.full(len(windows.end_us), slack_s)).sum() == kept
+    # Of 12 windows that need 10, 20, 30, 40, 20, 40, 60, 80, 5, 10, 15, 20 half need at most 20.
+    assert windows.as_accurate_s(0.5) == 20.0
 
 
 def test_a_rival_s_k_is_the_published_method_s(stream: Stream) -> None:
@@ -151,7 +153,7 @@ def test_of_the_days_of_2013_after_three_weeks_95_in_100_are_kept_with_less_wait
         assert kept.mean() >= 0.95, case.asked.name
         # How late landings are reported is modelled, one law all year: there is nothing to follow.
         if case.asked.name not in ("time_made_up", "ground_speed"):
-            at_most = 0.8 * windows.fixed_s(int(kept.sum()))
+            at_most = 0.86 * windows.fixed_s(int(kept.sum()))
             assert found.slack_s[windows.judged].mean() <= at_most, case.asked.name
 
 

@@ -21,7 +21,7 @@ from infra.benchmarks.promises.cases import DATA, Case, flights_2001
 from infra.benchmarks.promises.replay import WARM_UP, Laws, Windows, course
 from infra.benchmarks.promises.rivals import AqKSlackCourses, rivals
 
-HEADS = ["data", "query", "promise", "periods", "kept", "unit", "K", "oracle", "fixed", "K/fixed"]
+HEADS = ["data", "query", "promise", "periods", "kept", "unit", "K", "oracle", "fixed", "as accurate", "K/fixed"]
 HEADS += [f"{name} {what}" for name in ("MP-K", "AQ-K", "W-F") for what in ("kept", "K")] + ["expected", "measured"]
 SAID = f"Windows after the first {WARM_UP} periods; memory is ample, so K alone decides."
 
@@ -38,7 +38,7 @@ def row(windows: Windows, laws: Laws, courses: AqKSlackCourses) -> tuple[list[st
         for text in (f"{one.kept:.1%}", f"{one.slack_s / unit_s:.2f}")
     ]
     expected, reached = found.expected[own], found.accuracy[own]
-    known = ~np.isnan(expected)
+    known, as_accurate_s = ~np.isnan(expected), windows.as_accurate_s(float(reached.mean()))
     promise = f"{asked.target:.0%}" if asked.error is None else f"ERROR {asked.error:.0%}"
     cells = [
         windows.case.data,
@@ -47,7 +47,7 @@ def row(windows: Windows, laws: Laws, courses: AqKSlackCourses) -> tuple[list[st
         str(len(kept)),
         f"{kept.mean():.1%}",
         unit,
-        *(f"{one / unit_s:.2f}" for one in (slack_s, float(windows.oracle_s.mean()), fixed_s)),
+        *(f"{one / unit_s:.2f}" for one in (slack_s, float(windows.oracle_s.mean()), fixed_s, as_accurate_s)),
         f"{slack_s / fixed_s:.2f}" if fixed_s > 0 else "",
         *others,
         f"{expected[known].mean():.1%}",

@@ -14,7 +14,7 @@ POINTS = 0.02
 """What was expected may differ so much from what was measured."""
 PARTS = 8
 COLORS = (BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER, "#882255", "#117733")
-LEAST = 0.8
+LEAST = 0.9
 
 Expectations = Mapping[str, list[tuple[Floats, Floats]]]
 """Data set → of each of its queries what was expected of each window, and what it reached."""

@@ -78,6 +78,11 @@ class Windows:
         """The shortest K with which, the same all the time, so many judged periods are kept."""
         return float(np.sort(self.oracle_s)[max(kept, 1) - 1])
 
+    def as_accurate_s(self, accuracy: float) -> float:
+        """The shortest K with which, the same all the time, the judged windows have this mean accuracy."""
+        own = np.repeat(self.judged, np.diff(np.append(self.begins, len(self.needed.end_us))))
+        return least_covering(self.needed.slack_s[own], accuracy, self.needed.weight[own])
+
 
 @dataclass(frozen=True, eq=False)
 class Course:
