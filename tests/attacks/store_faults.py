@@ -175,7 +175,12 @@ def attack(seed: int, folder: Path, tries: int = 8, stages: Sequence[str] = STAG
         assert where.run(scenario.first, scenario.start, TRIED) is None
         for stage in (stage for stage in scenario.stages if stage in stages):
             _try_stage(where, scenario, stage, chance, tries, tally)
-    print(f"{tally.survived} of {tally.tries} runs went on")
+            print(
+                f"up to {stage}: {tally.tries} requests, {tally.survived} runs went on",
+                *tally.faults,
+                sep="\n",
+                flush=True,
+            )
     return tally.tries, tally.faults
 
 
