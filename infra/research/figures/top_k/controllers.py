@@ -25,8 +25,9 @@ def learnt_slack_s(
     horizon_s: float,
     pool_s: float,
     every_s: float,
+    confidence: float | None = None,
 ) -> Floats:
-    """K of every window, ascending, as ``calibrate`` would choose it to keep the target on average.
+    """K of every window, ascending, as ``calibrate`` would choose it to keep the target.
 
     Args:
         query: gives the windows' ends.
@@ -35,8 +36,9 @@ def learnt_slack_s(
         target: ε_min.
         first_s: K as long as nothing is known.
         horizon_s: a window is final so long after its end; K is never more.
-        pool_s: how far back, from now, windows became final that count.
+        pool_s: how far back, from now, windows became final that count; the promise's period.
         every_s: how often K is chosen anew; a window waits for the K in force at its end.
+        confidence: share of the periods in which the target is to be reached; None: on average.
     """
     windows = np.fromiter(needed_us, dtype=np.int64)
     end_s = (windows + 1) * query.slide_us / SECOND_US
@@ -47,12 +49,14 @@ def learnt_slack_s(
         np.repeat(1 / np.maximum(counts, 1), counts),
     )
     range_s = query.width_us / SECOND_US
-    promise = Promise(target, pool_s, horizon_s, confidence=None, offset_s=range_s / 10)
+    promise = Promise(target, pool_s, horizon_s, confidence, range_s / 10)
     event_us, arrival_us = (np.array([getattr(t, name) for t in stream]) for name in ("event_us", "arrival_us"))
     ticks, chosen = np.unique(end_s // every_s, return_inverse=True)
     at_us = np.round(ticks * every_s * SECOND_US).astype(np.int64)
     tuples = by_arrival(arrival_us, (arrival_us - event_us) / SECOND_US)
-    choices = replayed(promise, range_s, tuples, needed, at_us, pool_s, first_s)
+    # A period that ended within the interval counts as a whole.
+    evidence_s = pool_s if confidence is None else pool_s + every_s
+    choices = replayed(promise, range_s, tuples, needed, at_us, evidence_s, first_s)
     return np.array([choice.slack_s for choice in choices])[chosen]
 
 

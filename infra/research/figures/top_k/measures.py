@@ -14,6 +14,8 @@ from infra.research.figures.top_k.controllers import TARGET, accuracies, known_l
 from infra.research.figures.top_k.streams import LAWS, SECOND_US, departures_stream, random_stream
 from infra.research.published.top_k import Arrival, Options, Query, oracle, run, start, windows_of
 
+from tidegate.declarations.promises import PERIODS_KEPT
+
 QUERY = Query(60 * SECOND_US, 5 * SECOND_US, 5)
 THETAS_S = (1, 6, 20)
 HOUR_S = 3600
@@ -32,7 +34,7 @@ FIXED_S = (0, 0.5, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 FLIGHTS_QUERY = Query(HOUR_S * SECOND_US, 300 * SECOND_US, 10)
 FLIGHTS_OPTIONS = Options(slack_us=4 * HOUR_S * SECOND_US, horizon_us=24 * HOUR_S * SECOND_US, grain_us=300 * SECOND_US)
 FLIGHTS_FIXED_S = tuple(minutes * 60 for minutes in (0, 5, 15, 30, 60, 90, 120, 180, 240, 300, 360, 480, 720))
-FLIGHTS_WARM_UP_S = 7 * 24 * HOUR_S
+FLIGHTS_WARM_UP_S = 21 * 24 * HOUR_S
 
 MINTOPK, LATER, GSTOPK = "dropped", "later", "gstopk"
 K_SLACK, MP, AQ, PAPER, PAPER_WIDE, OURS = "k_slack", "mp", "aq", "paper", "paper_wide", "ours"
@@ -86,8 +88,10 @@ class Judged:
         """Whoever answers each window its K after its end: by the identity of the needed slacks."""
         return Course(accuracies(self.needed_us, slack_s), slack_s, slack_s)
 
-    def ours(self, target: float, options: Options, pool_s: float, every_s: float) -> Course:
-        """Tidegate's rule."""
+    def ours(
+        self, target: float, options: Options, pool_s: float, every_s: float, confidence: float | None = None
+    ) -> Course:
+        """Tidegate's rule: on average, or in this share of the periods of ``pool_s``."""
         return self.waited(
             learnt_slack_s(
                 self.query,
@@ -98,6 +102,7 @@ class Judged:
                 horizon_s=options.horizon_us / SECOND_US,
                 pool_s=pool_s,
                 every_s=every_s,
+                confidence=confidence,
             )
         )
 
@@ -154,25 +159,36 @@ def frontier(law: int, seed: int) -> Row:
 
 
 def flights_frontier() -> Row:
-    """The same of the departures, after the first week; windows without departures are left out."""
+    """The same of the departures, after three weeks; windows without departures are left out. Ours promises every day."""
     judged = Judged(FLIGHTS_QUERY, departures_stream())
     full = np.array([bool(found) for found in judged.truth.values()])
     own = full & (judged.end_s > FLIGHTS_WARM_UP_S)
-    return _frontier(judged, own, FLIGHTS_OPTIONS, FLIGHTS_FIXED_S, 24 * HOUR_S, HOUR_S)
+    return _frontier(judged, own, FLIGHTS_OPTIONS, FLIGHTS_FIXED_S, 24 * HOUR_S, HOUR_S, PERIODS_KEPT)
 
 
 def _frontier(
-    judged: Judged, own: Mask, options: Options, fixed_s: Sequence[float], pool_s: float, every_s: float
+    judged: Judged,
+    own: Mask,
+    options: Options,
+    fixed_s: Sequence[float],
+    pool_s: float,
+    every_s: float,
+    confidence: float | None = None,
 ) -> Row:
     row = {}
-    for name, index, course in _settings(judged, options, fixed_s, pool_s, every_s):
+    for name, index, course in _settings(judged, options, fixed_s, pool_s, every_s, confidence):
         row[f"{name}_accuracy_{index}"] = float(course.accuracy[own].mean())
         row[f"{name}_delay_s_{index}"] = float(course.delay_s[own].mean())
     return row
 
 
 def _settings(
-    judged: Judged, options: Options, fixed_s: Sequence[float], pool_s: float, every_s: float
+    judged: Judged,
+    options: Options,
+    fixed_s: Sequence[float],
+    pool_s: float,
+    every_s: float,
+    confidence: float | None,
 ) -> Iterator[tuple[str, int, Course]]:
     for prefix in (MINTOPK, LATER, GSTOPK, MP):
         yield prefix, 0, judged.course(RUNS[prefix][0], options)
@@ -182,4 +198,4 @@ def _settings(
         asked = replace(options, target=target)
         yield AQ, index, judged.course("AQ-K-SLACK", asked)
         yield PAPER_WIDE, index, judged.course("MINTOPK-ADAPTIVE", asked)
-        yield OURS, index, judged.ours(target, options, pool_s, every_s)
+        yield OURS, index, judged.ours(target, options, pool_s, every_s, confidence)
