@@ -121,11 +121,11 @@ class Warehouse:
         wanted = self.schema(table)
         if columns is not None:
             wanted = pa.schema([wanted.field(c) for c in columns])
-        folder, required = self.folder / table, required_columns(table)
+        required = required_columns(table)
         parts = [
-            _labelled(read_file(f"{folder}/{file.path}", wanted, required), label)
+            _labelled(read_file(path, wanted, required), label)
             for label in (self.labels(table) if labels is None else labels)
-            for file in self.live(table, label)
+            for path, file in zip(self.files(table, [label]), self.live(table, label), strict=True)
             if file.rows
         ]
         if not parts:

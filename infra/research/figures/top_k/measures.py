@@ -159,7 +159,7 @@ def frontier(law: int, seed: int) -> Row:
 
 
 def flights_frontier() -> Row:
-    """The same of the departures, after three weeks; windows without departures are left out. Ours promises every day."""
+    """The same of the departures, after three weeks; windows without departures are left out."""
     judged = Judged(FLIGHTS_QUERY, departures_stream())
     full = np.array([bool(found) for found in judged.truth.values()])
     own = full & (judged.end_s > FLIGHTS_WARM_UP_S)

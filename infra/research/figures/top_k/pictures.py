@@ -258,8 +258,8 @@ def _draw_frontier(settings: Settings) -> None:
         f"{DEPARTURES_DAYS} days from {DEPARTURES_FROM:%Y-%m-%d}, top {measures.FLIGHTS_QUERY.k} by delay of 1 h each "
         "5 min: the winners are the last to come, so AQ-K-slack, which counts all tuples alike, falls short without "
         "noticing. There the first three weeks are left out, the horizon is 24 h, the search begins at (0, 4 h] with a "
-        "grain of 5 min, and Tidegate, every hour, chooses K for days of which 95 in 100 are to reach the target, as the "
-        "product does, so its points lie above the targets; no seeds. Else: "
+        "grain of 5 min, and Tidegate, every hour, chooses K for days of which 95 in 100 are to reach the target, as "
+        "the product does, so its points lie above the targets; no seeds. Else: "
         f"{_said(seeds, measures.RUN_HOURS, measures.RUN_RATE)}"
     )
     save(figure, settings.out, "topk_frontier", caption, {"": points, ".instances": rows})
