@@ -237,7 +237,7 @@ def same(mine: Any, sparks: Any, near: bool) -> bool:
 @pytest.mark.spark
 @pytest.mark.parametrize("hostile", [False, True])
 def test_random_expressions_have_sparks_values(spark, hostile):
-    seed, count = int(os.environ.get("TIDEGATE_SEED", "1")), int(os.environ.get("TIDEGATE_EXPRESSIONS", "150"))
+    seed, count = int(os.environ.get("TIDEGATE_SEED", "1")), int(os.environ.get("TIDEGATE_EXPRESSIONS", "100"))
     table = rows(seed, 40, hostile)
     whole = spark.createDataFrame(table)
     made, kinds, compared = Expressions(seed + hostile), itertools.cycle(VALUES), 0
