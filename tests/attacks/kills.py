@@ -210,8 +210,8 @@ def _act(root: str, acks: Path, role: str, *hours: str) -> None:
                 return
         elif role in ("tidy", "clear"):
             tidy(warehouse, *((1, 24) if role == "tidy" else (0, 0)))
-        # In memory and in one process, the server of a test is soon all that there is to be waited for. In a folder, those
-        # who write without a pause write more than those who look can look through on a busy machine.
+        # In memory and in one process, the server of a test is soon all that there is to be waited for. In a folder,
+        # those who write without a pause write more than those who look can look through on a busy machine.
         time.sleep(0.1 if isinstance(warehouse.folder, ObjectPath) else 0.02 if role in ("write", "migrate") else 0)
 
 
