@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import io
-import pickle
-from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from infra.benchmarks.pipeline.groups import Weighed
 
 from tidegate.declarations import load_pipeline
-from tidegate.engine import Slice
-from tidegate.engine.context import RunContext
 from tidegate.stages.run import run
 from tidegate.store.intervals import intervals_between
 
@@ -49,17 +45,6 @@ FROM orders [30 MINUTES] GROUP BY customer ERROR 10% EVERY 10 MINUTES
 TUPLES = 50_000
 
 
-class Weighed(RunContext):
-    """Knows how many bytes slices gave to the driver."""
-
-    given = 0
-
-    def run_slices(self, work: Callable[[Slice], Any], parts: Sequence[Any], rows: int | None = None) -> list[Any]:
-        results = super().run_slices(work, parts, rows)
-        self.given += len(pickle.dumps(results))
-        return results
-
-
 def answered(folder: Path, customers: int) -> tuple[int, int, list[float]]:
     """Bytes given to the driver, rows of answers and truth, and the errors of the answers."""
     (folder / "queries").mkdir(parents=True)
@@ -83,7 +68,7 @@ def answered(folder: Path, customers: int) -> tuple[int, int, list[float]]:
         run(context, intervals_between(pipeline, START, START + timedelta(hours=3)), STAGES)
         rows = [context.warehouse.read_arrow(f"{kind}_by_customer").num_rows for kind in ("answers", "truth")]
         errors = context.warehouse.read_arrow("accuracy").column("value").to_pylist()
-    return context.given, sum(rows), errors
+    return context.given_bytes, sum(rows), errors
 
 
 @pytest.mark.parametrize("customers", [20_000])

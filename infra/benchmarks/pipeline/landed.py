@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -97,6 +98,14 @@ def land(folder: Path, tuples: int, formats: Sequence[str] = FORMATS, customers:
             (place / stream).mkdir()
     for hour in range(2):
         _land(folder, hour, tuples, formats, customers)
+
+
+def deliver(landed: Path, home: Path, hour: int) -> None:
+    """Have an hour's files appear in a folder of their own, by hard links."""
+    for stream in COLUMNS:
+        (home / stream).mkdir(parents=True, exist_ok=True)
+        for file in sorted((landed / stream).glob(f"{START + hour * HOUR:%Y-%m-%dT%H}-*")):
+            os.link(file, home / stream / file.name)
 
 
 def _land(folder: Path, hour: int, tuples: int, formats: Sequence[str], customers: int) -> None:

@@ -5,13 +5,12 @@ Answers alone: nothing is refused, named or counted, no id is looked for twice, 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from infra.benchmarks.pipeline.landed import COLUMNS, HOUR, START
+from infra.benchmarks.pipeline.landed import COLUMNS, deliver
 from infra.benchmarks.rivals.spark_session import session_in
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -25,7 +24,7 @@ def structured_streaming(folder: Path, kind: str, hour: int) -> Iterator[tuple[s
     home = folder / f"streaming-{kind}"
     session = session_in(str(home / "scratch"))
     session.conf.set("spark.sql.streaming.statefulOperator.checkCorrectness.enabled", "true")
-    _deliver(folder / kind, home, hour)
+    deliver(folder / kind, home, hour)
     streams = {name: _stream(session, home / name, kind, name) for name in COLUMNS}
     tuples = 0
     for query, answers in _answers(streams).items():
@@ -41,14 +40,6 @@ def structured_streaming(folder: Path, kind: str, hour: int) -> Iterator[tuple[s
         tuples = max(tuples, sum(progress["numInputRows"] for progress in started.recentProgress))
         pq.write_table(pa.concat_tables(parts), home / f"{query}-{hour}.parquet")
     yield "three queries", tuples
-
-
-def _deliver(landed: Path, home: Path, hour: int) -> None:
-    """Have the hour's files appear, by hard links."""
-    for stream in COLUMNS:
-        (home / stream).mkdir(parents=True, exist_ok=True)
-        for file in sorted((landed / stream).glob(f"{START + hour * HOUR:%Y-%m-%dT%H}-*")):
-            os.link(file, home / stream / file.name)
 
 
 def _stream(session: SparkSession, folder: Path, kind: str, name: str) -> DataFrame:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from infra.benchmarks.pipeline.landed import ARRIVAL, COLUMNS, HOUR, ID, START
+from infra.benchmarks.pipeline.landed import ARRIVAL, COLUMNS, HOUR, ID, START, deliver
 
 Step = tuple[str, int]
 STAGES = ("ingest", "join_aggregate", "top_k", "sample_history", "calibrate", "check_quality")
@@ -124,10 +124,7 @@ def flink(folder: Path, kind: str, hour: int) -> Iterator[Step]:
     if kind != "jsonl":
         sys.exit("Flink's package reads JSON lines here, and nothing else")
     home = folder / f"flink-{hour}"
-    for stream in COLUMNS:
-        (home / stream).mkdir(parents=True)
-        for file in sorted((folder / kind / stream).glob(f"{START + hour * HOUR:%Y-%m-%dT%H}-*")):
-            os.link(file, home / stream / file.name)
+    deliver(folder / kind, home, hour)
     if "flink" not in _CHILDREN:
         _CHILDREN["flink"] = child(Path(os.environ.get("TIDEGATE_FLINK_VENV", folder / "flink")))
     process = _CHILDREN["flink"]
