@@ -169,7 +169,9 @@ def _learn_queries(
         bounds = [(0, len(ends_us))] if given.files else cuts(whole, len(ends_us), context.most_slices)
         for number, (first, last) in enumerate(bounds):
             own = ends_us[first:last]
-            true = question(context, query, _on_grid(query, own, known_s), looking_back=True)
+            true = whole
+            if last - first < len(ends_us):
+                true = question(context, query, _on_grid(query, own, known_s), looking_back=True)
             asked = question(context, query, _on_grid(query, own, grid_s)) if query.error is not None else None
             narrowed = _narrowed(context, query, own) if query.error is not None else None
             where = table.files(number, labels_holding(pipeline, own + horizon_us))

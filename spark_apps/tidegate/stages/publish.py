@@ -70,10 +70,11 @@ def run(context: RunContext, intervals: Sequence[Interval]) -> None:
     home = warehouse.local / "_dbt"
     with _turn(context, home) as lock:
         fingerprint = render_project(warehouse, home / "project")
-        if _last_fingerprint(home) not in ("", fingerprint):
+        last = _last_fingerprint(home)
+        if last not in ("", fingerprint):
             context.progress("publish: the models changed; intervals published before follow when they are run again")
         # The page shows the last build's catalog: where it is missing, all is built.
-        documented = (warehouse.local / _PAGE).is_file() and _last_fingerprint(home) == fingerprint
+        documented = (warehouse.local / _PAGE).is_file() and last == fingerprint
         todo = changes(warehouse, intervals, fingerprint, everything=not documented)
         if stand := len(intervals) - len(todo.intervals):
             of = f"{stand} of {len(intervals)} intervals"

@@ -190,12 +190,10 @@ class DeltaLog:
         return self.version
 
     def _open(self) -> None:
-        table = _opened(self.folder)
-        self.version, self._listing, self._looked_s = (
-            table.version(),
-            Listing(table, self.partitioned),
-            time.monotonic(),
-        )
+        self._table = _opened(self.folder)
+        self.version = self._table.version()
+        self._listing = Listing(self._table, self.partitioned)
+        self._looked_s = time.monotonic()
 
     def _advance(self) -> bool:
         """Read the versions that have been added; False if the table has to be opened anew."""
@@ -341,10 +339,8 @@ class DeltaLog:
         from deltalake.exceptions import CommitFailedError
         from deltalake.transaction import AddAction, RemoveAction
 
-        if self._table is None:
-            self._table = _opened(self.folder)
-        else:
-            self._table.update_incremental()
+        assert self._table is not None, "create() comes first"
+        self._table.update_incremental()
         if self._table.version() != self.version:
             return False
         now_ms = _now_ms()
@@ -386,7 +382,10 @@ class DeltaLog:
             return
         from deltalake import Field, Schema
 
-        table = _opened(self.folder)
+        # As it was opened, if nothing has been added since.
+        table = self._table
+        if table is None or table.version() != self.version:
+            table = _opened(self.folder)
         there = {f.name: f for f in pa.schema(table.schema().to_arrow())}
         wanted = pa.schema(Schema.from_arrow(self.schema).to_arrow())
         for field_ in wanted:
