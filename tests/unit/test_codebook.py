@@ -21,9 +21,14 @@ def test_codes_are_the_places_in_order_of_first_meeting_however_many_hashes_agre
         return duplicates.hashes(values) & mask
 
     monkeypatch.setattr(codebook, "hashes", few)
+    monkeypatch.setattr(codebook, "_MANY", 16)
     chance = np.random.default_rng(bits)
     book, places = Codebook.empty(pa.string()), {}
-    for rows in (300, 20, 1, 40, 200, 30):
+    for turn, rows in enumerate((300, 20, 1, 40, 200, 30)):
+        if turn == 3:
+            kept = list(places)[::2]
+            book, _ = book.keeping(np.arange(0, len(places), 2))
+            places = {value: place for place, value in enumerate(kept)}
         values = [None if n % 17 == 0 else f"v{n}" for n in chance.integers(0, 1000, rows).tolist()]
         book, codes = book.encode(pa.array(values, pa.string()))
         # A batch's new values are numbered as it first has them.

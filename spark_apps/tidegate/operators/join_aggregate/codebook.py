@@ -17,6 +17,8 @@ from tidegate.operators.schedule import Int64s
 
 # A table of so many places for each value takes less time than a hash table.
 SPREAD = 4
+# Below so many known strings a hash table of them is made in no time.
+_MANY = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +26,7 @@ class Codebook:
     """Distinct values in the order in which they were first met; a value's code is its place among them.
 
     **Cost**: per call O(rows + distinct values); integers that lie close together are looked up, not hashed. Where many
-    more strings are known than a column has, they are found by their 64-bit hashes, kept in order, and then compared.
+    strings are known, a column's are found by their 64-bit hashes, kept in order, and then compared.
     **Guarantee**: equal values have one code (−0.0 equals 0.0, NaN equals NaN); NULL has the code −1.
 
     >>> book, codes = Codebook.empty(pa.string()).encode(pa.array(["b", None, "a", "b"]))
@@ -56,6 +58,10 @@ class Codebook:
                 return self._looked_up(integers, least, most)
         if pa.types.is_floating(column.type):
             column = pc.add(column, pa.scalar(0.0, column.type))  # -0.0 and 0.0 are one value
+        if pa.types.is_string(column.type) and self._many_beside(len(column) - column.null_count):
+            found = self._hashed(column.drop_null())
+            if found is not None:
+                return found[0], _with_nulls(column, found[1])
         encoded = column.dictionary_encode()
         if not len(encoded.dictionary):
             return self, np.full(len(column), NULL, dtype=np.int64)
@@ -64,33 +70,49 @@ class Codebook:
             return book, np.append(known, NULL)[int64s(encoded.indices.cast(pa.int64()).fill_null(len(known)))]
         return book, known[encoded.indices.to_numpy()]
 
+    def _many_beside(self, rows: int) -> bool:
+        """Whether so many values are known that a hash table of them, made anew, costs more than their order."""
+        return len(self) > _MANY and SPREAD * len(self) > rows > 0
+
+    def _hashed(self, column: pa.Array) -> tuple[Codebook, Int64s] | None:
+        """What ``encode`` gives, by the order of hashes; None if two values that differ have one hash."""
+        own = hashes(column)
+        order = np.argsort(own)
+        ranked = own[order]
+        begins = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1]))
+        # Of equal values the one that was met first.
+        first = np.minimum.reduceat(order, begins)
+        group = np.empty(len(own), dtype=np.int64)
+        group[order] = np.repeat(np.arange(len(begins)), np.diff(begins, append=len(own)))
+        again = np.flatnonzero(first[group] != np.arange(len(own)))
+        if not _all_equal(column, again, column, first[group[again]]):
+            return None
+        past, codes = self.ranked or _ranked(self.values)
+        distinct = ranked[begins]
+        at = np.searchsorted(past, distinct)
+        place = np.minimum(at, len(past) - 1)
+        there = past[place] == distinct
+        known = np.where(there, codes[place], NULL)
+        met = np.flatnonzero(there)
+        if not _all_equal(self.values, known[met], column, first[met]):
+            return None
+        new = np.flatnonzero(~there)
+        if not len(new):
+            return Codebook(self.values, (past, codes)), known[group]
+        turn = np.argsort(first[new])
+        known[new[turn]] = len(self) + np.arange(len(new))
+        values = pa.concat_arrays([self.values, column.take(pa.array(first[new[turn]]))])
+        return Codebook(values, _merged(past, codes, at[new], distinct[new], known[new])), known[group]
+
     def _looked_for(self, distinct: pa.Array) -> tuple[Codebook, Int64s]:
         """The codes of values, each there once, and the book with those that it did not know."""
-        many = pa.types.is_string(distinct.type) and len(self) > SPREAD * len(distinct)
-        if not many:
-            known, book = int64s(pc.index_in(distinct, value_set=self.values).cast(pa.int64()).fill_null(NULL)), self
-        else:
-            ranked, codes = self.ranked or _ranked(self.values)
-            own, book = hashes(distinct), Codebook(self.values, (ranked, codes))
-            at = np.searchsorted(ranked, own)
-            place = np.minimum(at, len(ranked) - 1)
-            known = np.where(ranked[place] == own, codes[place], NULL)
-            met = np.flatnonzero(known != NULL)
-            same = pc.equal(self.values.take(pa.array(known[met])), distinct.take(pa.array(met)))
-            if (unlike := met[~same.to_numpy(zero_copy_only=False)]).size:
-                again = pc.index_in(distinct.take(pa.array(unlike)), value_set=self.values)
-                known[unlike] = int64s(again.cast(pa.int64()).fill_null(NULL))
+        known = int64s(pc.index_in(distinct, value_set=self.values).cast(pa.int64()).fill_null(NULL))
         new = np.flatnonzero(known == NULL)
         if not len(new):
-            return book, known
+            return self, known
         known = known.copy()
         known[new] = len(self) + np.arange(len(new))
-        order = None
-        if many:
-            new_order = np.argsort(own[new])
-            places = at[new][new_order]
-            order = np.insert(ranked, places, own[new][new_order]), np.insert(codes, places, known[new][new_order])
-        return Codebook(pa.concat_arrays([self.values, distinct.take(pa.array(new))]), order), known
+        return Codebook(pa.concat_arrays([self.values, distinct.take(pa.array(new))])), known
 
     def _looked_up(self, column: npt.NDArray[Any], least: int, most: int) -> tuple[Codebook, Int64s]:
         code_at = np.full(most - least + 1, NULL, dtype=np.int64)
@@ -115,7 +137,12 @@ class Codebook:
         kept = np.flatnonzero(used[:-1])
         renamed = np.full(len(self) + 1, NULL, dtype=np.int64)
         renamed[kept] = np.arange(len(kept))
-        return Codebook(self.values.take(pa.array(kept))), renamed
+        ranked = None
+        if self.ranked is not None:
+            order, codes = self.ranked
+            stay = used[codes]
+            ranked = order[stay], renamed[codes[stay]]
+        return Codebook(self.values.take(pa.array(kept)), ranked), renamed
 
     def ranks(self) -> Int64s:
         """code → place of its value in ascending order."""
@@ -128,6 +155,33 @@ def _ranked(values: pa.Array) -> tuple[Hashes, Int64s]:
     own = hashes(values)
     order = np.argsort(own)
     return own[order], order
+
+
+def _with_nulls(column: pa.Array, codes: Int64s) -> Int64s:
+    """The codes of a column's rows, given those of the rows that are not NULL."""
+    if not column.null_count:
+        return codes
+    whole = np.full(len(column), NULL, dtype=np.int64)
+    whole[column.is_valid().to_numpy(zero_copy_only=False)] = codes
+    return whole
+
+
+def _merged(past: Hashes, codes: Int64s, at: Int64s, new: Hashes, new_codes: Int64s) -> tuple[Hashes, Int64s]:
+    """Two ascending runs of hashes, and their codes, as one; ``at``: before which of the past each new one comes."""
+    places = at + np.arange(len(new))
+    old = np.ones(len(past) + len(new), dtype=bool)
+    old[places] = False
+    ranked, ranked_codes = np.empty(len(old), dtype=np.uint64), np.empty(len(old), dtype=np.int64)
+    ranked[places], ranked[old] = new, past
+    ranked_codes[places], ranked_codes[old] = new_codes, codes
+    return ranked, ranked_codes
+
+
+def _all_equal(one: pa.Array, places: Int64s, other: pa.Array, other_places: Int64s) -> bool:
+    """Whether the values at some places of two arrays are the same, pair by pair."""
+    if not len(places):
+        return True
+    return bool(pc.all(pc.equal(one.take(pa.array(places)), other.take(pa.array(other_places)))).as_py())
 
 
 def orders_as_integers(kind: pa.DataType) -> bool:
