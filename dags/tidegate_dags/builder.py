@@ -10,8 +10,9 @@ A pipeline that is declared in ``pipelines/<name>/`` beside the DAG files gets i
 ``pipelines/`` in ``.airflowignore`` keeps Airflow from looking for DAGs there.) Pass ``end=`` for data that is over,
 ``owner_link=`` to make the owner's name a link, or a path instead of a name for a folder elsewhere.
 
-The DAG knows application names and string arguments. Spark stages go through spark-submit, one JVM each, so that a
-memory budget means something; ``check_quality`` and ``publish`` are plain commands because Great Expectations works on
+The DAG knows application names and string arguments. Spark stages are applications, one process each, so that a
+memory budget means something: submitted to a cluster, or run on this machine, where they start Spark when they have
+work enough for it; ``check_quality`` and ``publish`` are plain commands because Great Expectations works on
 Arrow tables and dbt starts its own session. An interval runs one stage at a time, so that the stages of a small
 machine do not compete for memory; ``TIDEGATE_POOL`` names a pool of Airflow that says instead how many may run, over
 all pipelines.
@@ -164,7 +165,7 @@ def _task(stage: Stage, declaration: Declaration, folder: Path) -> BaseOperator:
 
 
 def _command(stage: Stage, folder: Path) -> str:
-    """The shell's command line of a stage that is not submitted to Spark."""
+    """The shell's command line of a stage that is no application of Spark."""
     python = os.environ.get("TIDEGATE_PYTHON") or sys.executable
     tidegate, tables = ["exec", python, "-m", "tidegate.cli"], ["--warehouse", warehouse()]
     if stage.name == "report":

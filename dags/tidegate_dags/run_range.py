@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -113,4 +114,4 @@ def _command(context: Any) -> str:
     task = context["task"]
     if hasattr(task, "bash_command"):
         return str(task.bash_command)
-    return " ".join(["spark-submit", task.application, *task.application_args])
+    return shlex.join(task.command())

@@ -96,17 +96,15 @@ def spark_environment(at: Places) -> dict[str, str]:
     return variables
 
 
-def warm_environment(at: Places, path: str) -> dict[str, str]:
+def warm_environment(at: Places) -> dict[str, str]:
     """What makes tasks use warm hosts (infra/spark/warm_host.py); nothing with TIDEGATE_WARM_HOSTS=no.
 
-    With it, ``spark3-submit`` and TIDEGATE_PYTHON are clients of a host that has Spark loaded already.
+    With it, TIDEGATE_PYTHON is a client of a host that has everything loaded already.
     """
     if os.environ.get("TIDEGATE_WARM_HOSTS") == "no":
         return {}
-    clients = PROJECT / "infra" / "spark" / "bin"
     return {
-        "PATH": f"{clients}{os.pathsep}{path}",
-        "TIDEGATE_PYTHON": str(clients / "warm_python"),
+        "TIDEGATE_PYTHON": str(PROJECT / "infra" / "spark" / "bin" / "warm_python"),
         "TIDEGATE_WARM_HOSTS": str(at.state / "spark" / "hosts"),
         "TIDEGATE_WARM_PYTHON": sys.executable,
     }
@@ -125,12 +123,10 @@ def airflow_environment(at: Places, port: int) -> dict[str, str]:
     """What the components of Airflow find, for the API server at ``port`` of this machine only."""
     spark = spark_environment(at)
     url = f"http://127.0.0.1:{port}"
-    warm = warm_environment(at, spark["PATH"])
-    extra = {"deploy-mode": "client", "spark-binary": "spark3-submit" if warm else "spark-submit"}
-    connection = {"conn_type": "spark", "host": master(), "extra": extra}
+    connection = {"conn_type": "spark", "host": master(), "extra": {"deploy-mode": "client"}}
     return {
         **spark,
-        **warm,
+        **warm_environment(at),
         "AIRFLOW_HOME": str(at.airflow),
         "AIRFLOW__CORE__DAGS_FOLDER": str(at.dags),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",

@@ -1,9 +1,9 @@
 #!/usr/bin/env -S python3 -SE
 """Hands a command to a warm application host (warm_host.py) and waits for it: the same output, the same exit status.
 
-Two names lead here. ``bin/spark3-submit`` takes spark-submit's arguments and ``bin/warm_python`` Python's ``-m module
-…``: so Airflow's connection and one environment variable choose between warm and cold starts, and the DAGs know nothing
-of it. What a host cannot do (another option of spark-submit, no free host) is started as ever.
+``bin/warm_python`` takes Python's ``-m module …`` or ``application.py …``: so one environment variable chooses between
+warm and cold starts, and the DAGs know nothing of it. What a host cannot do (another option of Python, no free host) is
+started as ever.
 
 The standard library alone, and as little of it as possible: this is what every task starts.
 """
@@ -19,38 +19,15 @@ import time
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 PATIENCE_S = 60.0
-# Of spark-submit's options those that a host understands; each takes one value.
-UNDERSTOOD = ("--master", "--name", "--deploy-mode", "--conf")
 
 
-def submission(words):
-    """spark-submit's arguments as a request; None if there is an option that only spark-submit knows."""
-    settings = {}
-    while words and words[0].startswith("-"):
-        if words[0] not in UNDERSTOOD or len(words) < 2:
-            return None
-        option, value = words[0], words[1]
-        if option == "--conf":
-            key, _, value = value.partition("=")
-            settings[key] = value
-        else:
-            settings[
-                {"--master": "spark.master", "--name": "spark.app.name"}.get(option, "spark.submit.deployMode")
-            ] = value
-        words = words[2:]
-    local = (
-        settings.get("spark.master", "").startswith("local") and settings.get("spark.submit.deployMode") != "cluster"
-    )
-    if not words or not words[0].endswith(".py") or not local:
-        return None
-    return {"settings": settings, "script": words[0], "arguments": words[1:]}
-
-
-def module(words):
-    """Python's arguments as a request; None for anything but ``-m module``."""
-    if len(words) < 2 or words[0] != "-m":
-        return None
-    return {"settings": None, "module": words[1], "arguments": words[2:]}
+def request(words):
+    """Python's arguments as a request; None for anything but ``-m module`` and an application."""
+    if len(words) > 1 and words[0] == "-m":
+        return {"module": words[1], "arguments": words[2:]}
+    if words and words[0].endswith(".py"):
+        return {"script": words[0], "arguments": words[1:]}
+    return None
 
 
 def free_host(folder, hosts):
@@ -94,19 +71,17 @@ def connected(path):
 def main():
     """Ask a host; if there is none, become the command itself."""
     words = sys.argv[1:]
-    submitted = os.path.basename(sys.argv[0]) == "spark3-submit"
     python = os.environ.get("TIDEGATE_WARM_PYTHON", "python3")
-    cold = ["spark-submit", *words] if submitted else [python, *words]
-    request = submission(words) if submitted else module(words)
+    asked = request(words)
     folder = os.environ.get("TIDEGATE_WARM_HOSTS")
     path = None
-    if request and folder and "TIDEGATE_WARM_PYTHON" in os.environ:
+    if asked and folder and "TIDEGATE_WARM_PYTHON" in os.environ:
         path, _lock = free_host(folder, int(os.environ.get("TIDEGATE_SPARK_SLOTS", "1")))
     connection = connected(path) if path else None
     if connection is None:
-        os.execvp(cold[0], cold)
-    request["environment"], request["folder"] = dict(os.environ), os.getcwd()
-    message = json.dumps(request).encode()
+        os.execvp(python, [python, *words])
+    asked["environment"], asked["folder"] = dict(os.environ), os.getcwd()
+    message = json.dumps(asked).encode()
     descriptors = array.array("i", [0, 1, 2]).tobytes()
     connection.sendmsg([len(message).to_bytes(8, "big")], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
     connection.sendall(message)

@@ -1,14 +1,15 @@
-"""A warm host: a JVM and a Python that have loaded Spark already, and run one application after another.
+"""A warm host: a Python and a JVM that have loaded packages and Spark already, for one command after another.
 
-The start of Spark, its classes and Python's packages costs an application of an hour's data three times what its work
-does. A host pays that once. For every application it forks: the child has the packages, connects to the JVM as a
-child of spark-submit does, makes a session of its own and ends with it. So applications share no state but loaded
+To start Python's packages, and Spark for dbt, takes several times what an hour's data does. A host pays that once. For
+every command it forks: the child has the packages, and ends with the command. A module (``tidegate.cli``: publish is
+one) also gets the JVM, as a child of spark-submit does, and a session of its own. So commands share no state but loaded
 code; each has its own process, exit status and session, and its memory is measured as ever, host and JVM included.
 
-* One application at a time (the client holds a lock); two slots are two hosts.
-* An application that fails, or whose client goes away, takes JVM and host with it: the next one starts afresh.
-* The JVM is renewed when heap, Java options or configuration folder change, and after ``MOST_APPLICATIONS``.
+* One command at a time (the client holds a lock); two slots are two hosts.
+* A command that fails, or whose client goes away, takes JVM and host with it: the next one starts afresh.
+* The JVM is renewed when Java options or configuration folder change, and after ``MOST_APPLICATIONS``.
 * Tidegate's own modules are never loaded beforehand: what runs is what is on disk.
+* An application starts a JVM of its own, if it wants one.
 
 Run by warm_client.py as ``python warm_host.py SOCKET``; it ends when it was idle for ``IDLE_S``.
 """
@@ -30,13 +31,13 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 IDLE_S = 900.0
 MOST_APPLICATIONS = 200
-DEFAULT_HEAP = "1g"
+HEAP = "1g"
 # In the order of need; imported when there is nothing else to do.
 PRELOADED = (
     "numpy", "pyarrow", "pyarrow.dataset", "pyarrow.parquet", "pandas", "pyspark.sql", "pyspark.sql.functions",
@@ -56,7 +57,6 @@ class Jvm:
     process: subprocess.Popen[bytes]
     announced: Path
     applications: int = 0
-    settings: set[str] = field(default_factory=set)
 
     @staticmethod
     def start(key: tuple[str | None, ...], environment: dict[str, str]) -> Jvm:
@@ -69,7 +69,7 @@ class Jvm:
 
         submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
         process = subprocess.Popen(
-            [str(submit), "--conf", f"spark.driver.memory={key[0]}", "pyspark-shell"],
+            [str(submit), "--conf", f"spark.driver.memory={HEAP}", "pyspark-shell"],
             # It ends with its standard input, so with this host.
             stdin=subprocess.PIPE,
             env={
@@ -149,19 +149,21 @@ class Host:
         """Run one application; False if the host has to end."""
         head, descriptors, _, _ = socket.recv_fds(connection, 8, 3)
         request = json.loads(_exactly(connection, int.from_bytes(head, "big")))
-        jvm = self._jvm_for(request)
-        for name in ("pyspark.sql", "pyarrow", "pandas"):
-            importlib.import_module(name)  # while the JVM starts
-        port, secret = jvm.address()
+        gateway = {}
+        if "module" in request:
+            jvm = self._jvm_for(request["environment"])
+            for name in ("pyspark.sql", "pyarrow", "pandas"):
+                importlib.import_module(name)  # while the JVM starts
+            port, secret = jvm.address()
+            gateway = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret, "TIDEGATE_WARM": "1"}
+            jvm.applications += 1
         child = os.fork()
         if child == 0:
             self._listening.close()
             connection.close()
-            _become(request, descriptors, jvm, port, secret)
+            _become(request, descriptors, gateway)
         for descriptor in descriptors:
             os.close(descriptor)
-        jvm.applications += 1
-        jvm.settings |= set(request["settings"] or ())
         status = _wait(child, connection)
         if status is None:
             return False
@@ -169,12 +171,8 @@ class Host:
             connection.sendall(bytes([status]))
         return status == 0
 
-    def _jvm_for(self, request: dict[str, Any]) -> Jvm:
-        environment, settings = request["environment"], request["settings"]
-        heap = (settings or {}).get("spark.driver.memory")
-        if heap is None:
-            heap = self._jvm.key[0] if self._jvm else DEFAULT_HEAP
-        key = (heap, *(environment.get(name) for name in ("SPARK_SUBMIT_OPTS", "SPARK_CONF_DIR", "JAVA_HOME")))
+    def _jvm_for(self, environment: dict[str, str]) -> Jvm:
+        key = tuple(environment.get(name) for name in ("SPARK_SUBMIT_OPTS", "SPARK_CONF_DIR", "JAVA_HOME"))
         if self._jvm and (self._jvm.key != key or not self._jvm.alive()):
             self._jvm.end()
             self._jvm = None
@@ -183,8 +181,8 @@ class Host:
         return self._jvm
 
 
-def _become(request: dict[str, Any], descriptors: list[int], jvm: Jvm, port: int, secret: str) -> None:
-    """In the child: be the application that was asked for. Never returns."""
+def _become(request: dict[str, Any], descriptors: list[int], gateway: dict[str, str]) -> None:
+    """In the child: be the command that was asked for. Never returns."""
     status = _FAILED
     try:
         os.setsid()
@@ -195,13 +193,11 @@ def _become(request: dict[str, Any], descriptors: list[int], jvm: Jvm, port: int
         os.chdir(request["folder"])
         os.environ.clear()
         os.environ.update(request["environment"])
-        os.environ.update(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret, TIDEGATE_WARM="1")
+        os.environ.update(gateway)
         time.tzset()
         paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
         # The host's own folder comes first by default; under Python it would be the application's, or this one.
         sys.path[0:1] = [str(Path(request["script"]).parent) if "script" in request else os.getcwd(), *paths]
-        if request["settings"] is not None:
-            _tell_spark(request["settings"], jvm.settings)
         status = _execute(request)
     except BaseException:  # noqa: B036 - the last frame of a process: whatever it was, it is shown
         import traceback
@@ -228,24 +224,13 @@ def _execute(request: dict[str, Any]) -> int:
         print(ended.code, file=sys.stderr)
         return 1
     finally:
-        from pyspark import SparkContext
+        # The JVM outlives the command, the command's session must not.
+        if "pyspark" in sys.modules:
+            from pyspark import SparkContext
 
-        # The JVM outlives the application, the application's session must not.
-        if SparkContext._active_spark_context is not None:
-            SparkContext._active_spark_context.stop()
+            if SparkContext._active_spark_context is not None:
+                SparkContext._active_spark_context.stop()
     return 0
-
-
-def _tell_spark(settings: dict[str, str], earlier: set[str]) -> None:
-    """Spark reads its settings from the JVM's properties, where spark-submit puts them."""
-    from pyspark import SparkContext
-
-    SparkContext._ensure_initialized()
-    properties = SparkContext._jvm.java.lang.System  # type: ignore[union-attr]
-    for key in earlier - settings.keys():
-        properties.clearProperty(key)
-    for key, value in settings.items():
-        properties.setProperty(key, value)
 
 
 def _wait(child: int, connection: socket.socket) -> int | None:

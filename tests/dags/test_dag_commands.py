@@ -6,6 +6,7 @@ After a change that is meant, write them anew: ``TIDEGATE_WRITE_GOLDEN=1 pytest 
 from __future__ import annotations
 
 import copy
+import json
 import os
 import shlex
 from datetime import UTC, datetime
@@ -65,8 +66,9 @@ def test_command_line(flights: Any, task_id: str) -> None:
     assert command == golden.read_text()
 
 
-def test_a_stretch_overrides_the_interval(flights: Any) -> None:
+def test_a_stretch_overrides_the_interval(flights: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A manual run with `from` and `to` hands them on, in UTC, and its memory to Spark."""
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "yarn"}))
     command = rendered(
         flights,
         "ingest",

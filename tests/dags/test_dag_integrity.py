@@ -146,5 +146,5 @@ print(json.dumps({"seconds": seconds, "heavy": sorted(heavy & {name.split(".")[0
 
 @pytest.mark.parametrize("stage", SUBMITTED)
 def test_every_submitted_application_exists(flights: Any, stage: str) -> None:
-    """spark-submit is given a file that is there."""
+    """Spark is given a file that is there."""
     assert Path(flights.get_task(stage).application).is_file()

@@ -52,7 +52,7 @@ def test_the_connections_keys_are_in_the_environment_of_the_process_and_nowhere_
 
     for task in dag.tasks:
         if hasattr(task, "command"):
-            said, environment = task.command(), task._environment(task.command())
+            said, environment = task.command(), task._environment()
         else:
             said, environment = task.bash_command, task.get_env({"ti": None})
         assert KEYS.items() <= environment.items(), task.task_id

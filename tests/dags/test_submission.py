@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -32,12 +33,12 @@ def _connect(monkeypatch: pytest.MonkeyPatch, **connection: Any) -> None:
 def test_without_a_connection_it_runs_here(submission: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(CONNECTION)
     monkeypatch.delenv("TIDEGATE_SPARK_MASTER", raising=False)
+    assert submission.command() == [os.environ["TIDEGATE_PYTHON"], submission.application, "a b"]
+    monkeypatch.setenv("TIDEGATE_SPARK_MASTER", "spark://there:7077")
     assert submission.command() == [
-        "spark-submit", "--master", "local[2]", "--conf", "spark.driver.memory=1g", "--name", "shop.ingest",
+        "spark-submit", "--master", "spark://there:7077", "--conf", "spark.driver.memory=1g", "--name", "shop.ingest",
         submission.application, "a b",
     ]  # fmt: skip
-    monkeypatch.setenv("TIDEGATE_SPARK_MASTER", "local[8]")
-    assert submission.command()[:3] == ["spark-submit", "--master", "local[8]"]
 
 
 @pytest.mark.parametrize(
@@ -75,27 +76,29 @@ def test_a_connection_names_no_other_program(submission: Any, monkeypatch: pytes
 
 
 def _stand_in(folder: Path, status: int) -> None:
-    """A spark-submit beside TIDEGATE_PYTHON: writes down what it was given, and ends with a status."""
-    program = folder / "bin" / "spark-submit"
-    program.parent.mkdir()
+    """A Python that has Tidegate and a spark-submit beside it, which write down what they are given."""
+    (folder / "bin").mkdir()
     said = folder / "said.json"
-    program.write_text(
-        f"#!{sys.executable}\nimport json, os, sys\n"
-        f"json.dump([sys.argv[1:], dict(os.environ)], open({str(said)!r}, 'w'))\nsys.exit({status})\n"
-    )
-    program.chmod(0o700)
+    for name in ("python", "spark-submit"):
+        program = folder / "bin" / name
+        program.write_text(
+            f"#!{sys.executable}\nimport json, os, sys\n"
+            f"json.dump([sys.argv, dict(os.environ)], open({str(said)!r}, 'w'))\nsys.exit({status})\n"
+        )
+        program.chmod(0o700)
 
 
-def test_the_program_beside_the_python_that_has_tidegate_is_run(
+def test_here_the_python_that_has_tidegate_runs_it(
     submission: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With workers that run this Python and with quiet settings, unless the environment names others."""
+    """With the settings for a session that it may start, unless the environment names others."""
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_CONF_DIR", "SPARK_HOME"):
         monkeypatch.delenv(name, raising=False)
     _stand_in(tmp_path, 0)
     submission.execute({})
     words, environment = json.loads((tmp_path / "said.json").read_text())
-    assert words == submission.command()[1:]
+    assert words == submission.command()
+    assert environment["PYSPARK_SUBMIT_ARGS"] == "--conf spark.driver.memory=1g pyspark-shell"
     assert environment["PYSPARK_PYTHON"] == environment["PYSPARK_DRIVER_PYTHON"] == str(tmp_path / "bin" / "python")
     assert (Path(environment["SPARK_CONF_DIR"]) / "log4j2.properties").is_file()
 
@@ -115,7 +118,9 @@ def test_on_a_cluster_the_settings_of_one_machine_do_not_apply(
     _connect(monkeypatch, conn_type="spark", host="yarn")
     _stand_in(tmp_path, 0)
     submission.execute({})
-    environment = json.loads((tmp_path / "said.json").read_text())[1]
+    words, environment = json.loads((tmp_path / "said.json").read_text())
+    assert words[0] == str(tmp_path / "bin" / "spark-submit"), "the program beside the Python that has Tidegate"
+    assert words == submission.command() and "PYSPARK_SUBMIT_ARGS" not in environment
     assert environment["TIDEGATE_SPARK_MASTER"] == "yarn"
     # Its workers have a Python of their own, and have to reach the driver.
     assert not {"SPARK_CONF_DIR", "PYSPARK_PYTHON", "SPARK_LOCAL_IP"} & environment.keys()

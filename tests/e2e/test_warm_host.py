@@ -1,4 +1,4 @@
-"""A warm host runs applications like cold starts: output, status, settings; and it ends what nobody waits for."""
+"""A warm host runs commands like cold starts: output, status, session; and it ends what nobody waits for."""
 
 from __future__ import annotations
 
@@ -20,32 +20,40 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 APPLICATION = """
 import os, sys, time
 from pyspark.sql import SparkSession
-spark = SparkSession.builder.getOrCreate()
+name, ending = sys.argv[1:]
+spark = SparkSession.builder.master("local[2]").appName(name).getOrCreate()
 rows = spark.range(1000).repartition(2).rdd.map(lambda row: row.id).sum()
-conf = spark.sparkContext.getConf()
-print("sum", rows, conf.get("spark.app.name"), conf.get("spark.extra", "none"), os.environ["SAID"], flush=True)
-if sys.argv[1] == "wait":
+print("sum", rows, spark.sparkContext.getConf().get("spark.app.name"), os.environ["SAID"], flush=True)
+if ending == "wait":
     time.sleep(300)
 spark.stop()
-sys.exit(int(sys.argv[1]))
+sys.exit(int(ending))
 """
 
 
 class Host:
-    """Applications through the one host of a test."""
+    """Commands through the one host of a test."""
 
     def __init__(self, folder: Path):
         self.folder = folder
-        self.application = folder / "application.py"
-        self.application.write_text(APPLICATION)
+        (folder / "application.py").write_text(APPLICATION)
         self.environment = {
             **os.environ, "TIDEGATE_WARM_HOSTS": str(folder / "hosts"), "TIDEGATE_WARM_PYTHON": sys.executable,
             "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "SAID": "hello",
         }  # fmt: skip
 
-    def submit(self, name: str, argument: str, *more: str) -> subprocess.Popen[str]:
-        words = [BIN / "spark3-submit", "--master", "local[2]", "--name", name, *more, self.application, argument]
-        return subprocess.Popen(words, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [BIN / "warm_python", *words],
+            env=self.environment,
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def submit(self, name: str, ending: str) -> subprocess.Popen[str]:
+        return self.start("-m", "application", name, ending)
 
     def processes(self) -> list[psutil.Process]:
         """The host and all it started."""
@@ -77,15 +85,13 @@ def host(tmp_path: Path) -> Iterator[Host]:
 
 @pytest.mark.timeout(240)
 def test_applications_follow_each_other_and_failures_start_afresh(host: Host) -> None:
-    first = host.submit("first", "0", "--conf", "spark.extra=1")
-    assert first.communicate()[0].endswith("sum 499500 first 1 hello\n") and first.returncode == 0
+    first = host.submit("first", "0")
+    assert first.communicate()[0].endswith("sum 499500 first hello\n") and first.returncode == 0
     jvm = {process.pid for process in host.processes() if process.name() == "java"}
     assert len(jvm) == 1
 
     second = host.submit("second", "0")
-    assert second.communicate()[0].endswith("sum 499500 second none hello\n"), (
-        "settings do not outlive their application"
-    )
+    assert second.communicate()[0].endswith("sum 499500 second hello\n"), "a session does not outlive its command"
     assert {process.pid for process in host.processes() if process.name() == "java"} == jvm
 
     failing = host.submit("failing", "2")
@@ -95,6 +101,15 @@ def test_applications_follow_each_other_and_failures_start_afresh(host: Host) ->
     again = host.submit("again", "0")
     assert "again" in again.communicate()[0] and again.returncode == 0
     assert {process.pid for process in host.processes() if process.name() == "java"}.isdisjoint(jvm)
+
+
+@pytest.mark.timeout(240)
+def test_an_application_gets_no_jvm(host: Host) -> None:
+    script = host.folder / "script.py"
+    script.write_text("import os, sys; print('PYSPARK_GATEWAY_PORT' in os.environ, sys.argv); sys.exit(0)")
+    done = host.start(str(script), "a b")
+    assert done.communicate()[0] == f"False {[str(script), 'a b']}\n" and done.returncode == 0
+    assert host.processes() and not [process for process in host.processes() if process.name() == "java"]
 
 
 @pytest.mark.timeout(240)
@@ -114,5 +129,5 @@ def test_a_killed_host_is_a_failure_and_leaves_nothing(host: Host) -> None:
     server = min(hosts, key=lambda process: process.create_time())
     server.kill()
     assert client.wait(20) == 1
-    assert "host ended" in client.stderr.read()  # type: ignore[union-attr]
+    assert "host process ended" in client.stderr.read()  # type: ignore[union-attr]
     assert host.gone_within(20)

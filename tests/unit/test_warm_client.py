@@ -23,40 +23,11 @@ def client() -> ModuleType:
     return module
 
 
-def test_what_airflow_submits_is_understood(client: ModuleType):
-    words = [
-        *("--master", "local[2]", "--conf", "spark.driver.memory=1g", "--conf", "spark.x=a=b"),
-        *("--name", "flights.top_k", "--deploy-mode", "client", "/stages/top_k.py", "/flights", "--warehouse", "/w"),
-    ]
-    assert client.submission(words) == {
-        "settings": {
-            "spark.master": "local[2]", "spark.driver.memory": "1g", "spark.x": "a=b",
-            "spark.app.name": "flights.top_k", "spark.submit.deployMode": "client",
-        },
-        "script": "/stages/top_k.py",
-        "arguments": ["/flights", "--warehouse", "/w"],
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--master", "local[2]", "--jars", "a.jar", "app.py"],
-        ["--master", "spark://there:7077", "app.py"],
-        ["--master", "local[2]", "--deploy-mode", "cluster", "app.py"],
-        ["--master", "local[2]", "app.jar"],
-        ["--master", "local[2]"],
-        ["app.py"],
-        [],
-    ],
-)
-def test_what_only_spark_submit_can_do_is_left_to_it(client: ModuleType, words: list[str]):
-    assert client.submission(words) is None
-
-
-def test_only_modules_are_understood(client: ModuleType):
-    assert client.module(["-m", "tidegate.cli", "run", "-m"])["arguments"] == ["run", "-m"]
-    assert client.module(["-c", "pass"]) is None and client.module(["-m"]) is None
+def test_modules_and_applications_are_understood(client: ModuleType):
+    assert client.request(["-m", "tidegate.cli", "run", "-m"]) == {"module": "tidegate.cli", "arguments": ["run", "-m"]}
+    assert client.request(["/stages/top_k.py", "/flights"]) == {"script": "/stages/top_k.py", "arguments": ["/flights"]}
+    for words in (["-c", "pass"], ["-m"], ["-u", "app.py"], []):
+        assert client.request(words) is None
 
 
 def test_a_host_is_used_by_one_client_at_a_time(client: ModuleType, tmp_path: Path):

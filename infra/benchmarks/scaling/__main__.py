@@ -1,12 +1,12 @@
 """What slices and the driver cost, and what follows for many workers.
 
-    python -m infra.benchmarks.scaling [--tuples 500000] [--slices 1 2 4 8] [--cluster]
+    python -m infra.benchmarks.scaling [--tuples 500000] [--slices 1 2 4 8]
+    python -m infra.benchmarks.scaling --tuples 10000000 --cluster
 
-One hour of orders through all stages: an aggregate over 5 minutes, a top-k, history. Slices run in this process, one
-behind the other, and the CPU seconds of each are taken: what a stage would need on N workers is the driver's share,
-and of each job its slices dealt out longest first. That is a computation, not a run: workers that wait for the same
-disk, network or memory are slower. With ``--cluster`` the same stages run on a standalone cluster of one and of two
-workers as well, where the machine has cores for them.
+Hours of orders and payments through all stages but publish. Slices run in this process, one behind the other, and the
+CPU seconds of each are taken: what a stage would need on N workers is the driver's share, and of each job its slices
+dealt out longest first. That is a computation, not a run: workers that wait for the same disk, network or memory are
+slower. With ``--cluster`` the stages run on a standalone cluster of one and of two workers instead, a core each.
 
 The driver's cost per task and per file is taken from jobs that do nothing and commits of files without rows. From all
 this an hour of ever more tuples on up to a thousand workers is computed (`simulated`).
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import json
 import os
 import subprocess
 import sys
@@ -25,13 +26,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pyarrow as pa
-from infra.benchmarks.ingest.__main__ import START, generate
+from infra.benchmarks.pipeline.landed import COLUMNS, HOUR, START, land
 
 from tidegate.declarations import load_pipeline
 from tidegate.engine import Slice
@@ -42,14 +42,8 @@ from tidegate.stages.run import run
 from tidegate.store.intervals import Interval, intervals_between
 
 STAGES = ("ingest", "join_aggregate", "top_k", "sample_history", "calibrate")
-QUERIES = {
-    "sales": "SELECT country, SUM(amount) AS sales FROM orders [5 MINUTES] GROUP BY country ERROR 20% EVERY 1 MINUTE",
-    "best": "SELECT customer, amount FROM orders [5 MINUTES] ORDER BY amount DESC LIMIT 10 ACCURACY 90% EVERY 1 MINUTE",
-}
-HISTORY = "    history: {leaf: 10 minutes, capacity: 50000, max_fraction: 50%}\n"
 WORKERS = (1, 2, 4, 8)
-# In the second hour nothing arrives: the windows of the first become final.
-RANGE = START, START + timedelta(hours=2)
+RANGE = START, START + 2 * HOUR
 
 
 @dataclass
@@ -113,22 +107,17 @@ class Measured(RunContext):
 
 
 def prepare(folder: Path, tuples: int) -> Path:
-    """The pipeline and its hour; the pipeline's folder."""
-    generate(folder, tuples, 8)
-    home = folder / "orders_jsonl"
-    with (home / "pipeline.yml").open("a") as file:
-        file.write(HISTORY)
-    for name, query in QUERIES.items():
-        (home / "queries" / f"{name}.sql").write_text(f"{query}\n")
-    return home
+    """The pipeline and its hours; the pipeline's folder."""
+    land(folder, tuples, ["jsonl"])
+    return folder / "jsonl"
 
 
 def cut(home: Path, tuples: int, number: int) -> None:
     """Have work be cut into about so many slices."""
     for module in (slices, calibrate, sample_history):
         module.ROWS_OF_A_SLICE = max(tuples // number, 1)  # type: ignore[attr-defined]
-    size = sum(file.stat().st_size for file in (home / "feed").iterdir())
-    ingest.read = functools.partial(_READ, slice_bytes=size // number + 1)
+    size = sum(file.stat().st_size for stream in COLUMNS for file in (home / stream).iterdir()) / 2
+    ingest.read = functools.partial(_READ, slice_bytes=int(size / number) + 1)
     ingest._FILE_ROWS = tuples // number + 1
 
 
@@ -136,7 +125,7 @@ _READ = ingest.read
 
 
 def measured(home: Path, warehouse: Path, tuples: int, number: int) -> Account:
-    """The hour, cut into about so many slices."""
+    """The hours, each cut into about so many slices."""
     cut(home, tuples, number)
     pipeline = load_pipeline(home)
     with open(os.devnull, "w") as nowhere, Measured(pipeline, warehouse, output=nowhere) as context:
@@ -171,7 +160,7 @@ def per_file(home: Path, warehouse: Path) -> float:
     """CPU seconds of the driver for one file more in a commit."""
     pipeline = load_pipeline(home)
     context = RunContext(pipeline, warehouse, output=sys.stderr)
-    (interval,) = intervals_between(pipeline, START, START + timedelta(hours=1))
+    (interval,) = intervals_between(pipeline, START, START + HOUR)
     empty = context.warehouse.schema("answers_sales").empty_table()
     spent = []
     for count in (10, 10, 1010):
@@ -198,38 +187,45 @@ def simulated(account: Account, tuples: int, task_s: float, file_s: float) -> It
             yield size, workers, working, fixed + jobs * pieces * (task_s + file_s)
 
 
-def on_cluster(home: Path, folder: Path, workers: int, tuples: int, what: str) -> float:
+def on_cluster(home: Path, folder: Path, workers: int, what: str) -> dict[str, float]:
     """What a driver of its own measures on a cluster: ``run_once`` or ``per_task``."""
     from infra.deploy.cluster import Cluster, wheel
 
     name = f"{what}-{workers}"
-    with Cluster(folder / name, wheel(folder / f"wheel-{name}"), workers, memory="4g") as cluster:
-        command = [
-            sys.executable,
-            "-m",
-            "infra.benchmarks.scaling",
-            "--run",
-            what,
-            str(home),
-            str(folder / f"wh-{name}"),
-        ]
+    with Cluster(folder / name, wheel(folder / f"wheel-{name}"), workers, memory="6g") as cluster:
+        asked = ["--run", what, str(home), str(folder / f"wh-{name}")]
         environment = {**os.environ, "TIDEGATE_SPARK_MASTER": cluster.master}
         environment.pop("PYSPARK_PYTHON", None)
         done = subprocess.run(
-            [*command, "--tuples", str(tuples)], env=environment, stdout=subprocess.PIPE, text=True, check=True
+            [sys.executable, "-m", "infra.benchmarks.scaling", *asked],
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
         )
-        return float(done.stdout)
+        found: dict[str, float] = json.loads(done.stdout)
+        return found
 
 
-def run_once(home: Path, warehouse: Path, tuples: int) -> float:
-    """Wall seconds of the stages, once the session is up and workers have what they import."""
-    cut(home, tuples, 8)
-    pipeline = load_pipeline(home)
+def run_once(home: Path, warehouse: Path) -> dict[str, float]:
+    """Wall seconds of the second hour's stages, cut as a cluster has them cut; the session is up and has worked."""
+    pipeline, found = load_pipeline(home), dict[str, float]()
     with RunContext(pipeline, warehouse) as context:
-        context.run_slices(nothing, range(16))
-        began = time.monotonic()
-        run(context, intervals_between(pipeline, *RANGE), STAGES)
-        return time.monotonic() - began
+        for interval in intervals_between(pipeline, *RANGE):
+            for stage in STAGES:
+                began = time.monotonic()
+                run(context, [interval], [stage])
+                found[stage] = time.monotonic() - began
+    return found
+
+
+def compared(home: Path, folder: Path) -> None:
+    """The stages on one worker and on two, as Markdown."""
+    one, two = (on_cluster(home, folder, workers, "run_once") for workers in (1, 2))
+    print("| stage | 1 worker, s | 2 workers, s | times as fast |\n|---|---|---|---|")
+    whole = {"all": (sum(one.values()), sum(two.values()))}
+    for stage, (alone, both) in ({s: (one[s], two[s]) for s in STAGES} | whole).items():
+        print(f"| {stage} | {alone:.1f} | {both:.1f} | {alone / both:.2f} |", flush=True)
 
 
 def main() -> None:
@@ -237,18 +233,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m infra.benchmarks.scaling", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("--tuples", type=lambda text: int(float(text)), default=500_000, metavar="N")
     parser.add_argument("--slices", type=int, nargs="+", default=[1, 2, 4, 8], metavar="N")
-    parser.add_argument("--cluster", action="store_true", help="also on standalone clusters of one and two workers")
+    parser.add_argument("--cluster", action="store_true", help="on clusters of one and two workers instead")
     parser.add_argument("--run", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.run:
         what, home, warehouse = arguments.run[0], *map(Path, arguments.run[1:])
-        print(run_once(home, warehouse, arguments.tuples) if what == "run_once" else per_task(home, warehouse))
+        once = what == "run_once"
+        print(json.dumps(run_once(home, warehouse) if once else {"task": per_task(home, warehouse)}))
         return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         home, tuples = prepare(folder, arguments.tuples), arguments.tuples
+        if arguments.cluster:
+            compared(home, folder)
+            return
         measured(home, folder / "wh-first", tuples, 1)  # what is imported and compiled
-        print(f"{tuples} tuples, CPU seconds\n\n| slices | slices' | driver's | " + " | ".join(
+        print(f"{tuples} tuples an hour, CPU seconds of two hours\n\n| slices | slices' | driver's | " + " | ".join(
             f"on {n}" for n in WORKERS) + " |\n|---|---|---|" + "---|" * len(WORKERS))  # fmt: skip
         for number in arguments.slices:
             account = measured(home, folder / f"wh-{number}", tuples, number)
@@ -260,14 +260,11 @@ def main() -> None:
         print("\n| stage | slices' | driver's | jobs |\n|---|---|---|---|")
         for stage, (work, rest, jobs) in by_stage.items():
             print(f"| {stage} | {work:.2f} | {rest:.2f} | {jobs} |")
-        task_s, file_s = on_cluster(home, folder, 1, tuples, "per_task"), per_file(home, folder / "wh-first")
+        task_s, file_s = on_cluster(home, folder, 1, "per_task")["task"], per_file(home, folder / "wh-first")
         print(f"\nA task more: {task_s * 1e3:.2f} ms of the driver's CPU; a file more: {file_s * 1e3:.2f} ms.\n")
         print("| tuples an hour | workers | workers' seconds | driver's seconds |\n|---|---|---|---|")
         for size, workers, working, driving in simulated(account, tuples, task_s, file_s):
             print(f"| {size:.0e} | {workers} | {working:.0f} | {driving:.0f} |")
-        if arguments.cluster:
-            for workers in (1, 2):
-                print(f"\n{workers} workers: {on_cluster(home, folder, workers, tuples, 'run_once'):.1f} s")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,8 @@ from typing import Literal
 class Stage:
     """One task of a pipeline's DAG.
 
-    ``submitted``: a Spark application of its own through spark-submit; otherwise a command that starts what it needs.
+    ``submitted``: a Spark application of its own, submitted if there is a cluster; otherwise a command that starts what
+    it needs.
     ``always``: runs whatever became of the stages before, and its own end does not count for the run's.
     ``page``: which of the pipeline's pages shows what the stage did. ``answers``: the queries that it answers.
     ``reads`` and ``writes`` name tables in backticks: assets.py makes Airflow's assets of them.
