@@ -53,12 +53,8 @@ def suspects(new: Hashes, past: Iterable[Hashes]) -> tuple[npt.NDArray[np.int64]
     """
     if not len(new):
         return np.empty(0, np.int64), np.empty(0, np.uint64)
-    order = np.argsort(new, kind="stable")
-    ranked = new[order]
-    again = np.zeros(len(new), dtype=bool)
-    equal = ranked[1:] == ranked[:-1]
-    again[1:] |= equal
-    again[:-1] |= equal
+    ranked = np.sort(new)
+    same = ranked[1:][ranked[1:] == ranked[:-1]]
     # Most of the past is told apart by a few bits.
     bits = np.uint64((1 << max(len(new) * 8 - 1, 1).bit_length()) - 1)
     table = np.zeros(int(bits) + 1, dtype=bool)
@@ -69,10 +65,11 @@ def suspects(new: Hashes, past: Iterable[Hashes]) -> tuple[npt.NDArray[np.int64]
         place = np.searchsorted(ranked, likely)
         met.append(likely[ranked[np.minimum(place, len(ranked) - 1)] == likely])
     known = np.unique(np.concatenate(met))
-    if len(known):
-        place = np.searchsorted(known, ranked)
-        again |= known[np.minimum(place, len(known) - 1)] == ranked
-    return np.sort(order[again]), known
+    asked = np.union1d(same, known)
+    if not len(asked):
+        return np.empty(0, np.int64), known
+    place = np.searchsorted(asked, new)
+    return np.flatnonzero(asked[np.minimum(place, len(asked) - 1)] == new), known
 
 
 def repeated(

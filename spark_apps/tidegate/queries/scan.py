@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.declarations.models import Stream
+from tidegate.declarations.models import Stream, to_us
 from tidegate.declarations.tables import TIMESTAMP
 from tidegate.operators.arrivals import int64s
 from tidegate.operators.duplicates import hashes
@@ -106,6 +106,26 @@ def _rows_of(path: str) -> int:
     return int(parquet.footer(path).num_rows)
 
 
+def _may_hold(path: str, bounds_us: tuple[int, int, int]) -> bool:
+    """Whether a file may have tuples within bounds, by the statistics in its footer."""
+    first, end, last = bounds_us
+    (least, most), (earliest, _) = (_span_us(path, name) for name in ("event_time", "arrival_time"))
+    return most >= first and least < end and earliest <= last
+
+
+@lru_cache(100_000)
+def _span_us(path: str, column: str) -> tuple[int, int]:
+    """The least and the greatest instant of a file's column, as far as its footer tells."""
+    footer = parquet.footer(path)
+    index = footer.schema.names.index(column)
+    told = [footer.row_group(n).column(index).statistics for n in range(footer.num_row_groups)]
+    if not all(one is not None and one.has_min_max for one in told):
+        return -NEVER_US, NEVER_US
+    return min((to_us(one.min) for one in told), default=NEVER_US), max(
+        (to_us(one.max) for one in told), default=-NEVER_US
+    )
+
+
 @dataclass(frozen=True)
 class Side:
     """What one alias of a query reads.
@@ -136,6 +156,8 @@ class Side:
             yield from self._read(self.files.paths, bounded=True)
             return
         for path in self.files.paths:
+            if not _may_hold(path, self.bounds_us):
+                continue
             if self.sieve.worth(path):
                 yield from map(self._bounded, self.sieve.tuples(path, self._read([path], bounded=False)))
             else:

@@ -17,7 +17,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.declarations.models import Stream
 from tidegate.engine.context import RunContext, StageRun
 from tidegate.queries import planner
 from tidegate.sources.files import SLICE_BYTES, packed
@@ -40,7 +39,8 @@ from tidegate.store.intervals import Interval
 
 STAGE = "ingest"
 _FILE_ROWS = 1 << 21
-_HASHES_AT_ONCE = 1 << 26
+# Of the tuples that are told apart by a slice: at least so many are worth one, and no more fit.
+_HASHES_WORTH, _HASHES_AT_ONCE = 1 << 20, 1 << 26
 
 
 def run(context: RunContext, intervals: Sequence[Interval]) -> None:
@@ -66,7 +66,7 @@ def read(context: RunContext, intervals: Sequence[Interval], slice_bytes: int = 
         taken = _take(context, stage, listings, intervals, slice_bytes)
         refuse_changed(listings)
         found = account.found(taken.reports, context.pipeline.interval_s * 1_000_000)
-        again = {s.name: _again(context, s, taken, found, intervals) for s in context.pipeline.streams}
+        again = _again(context, taken, found, intervals)
         counts = _write_tuples(context, stage, taken, found, again, intervals)
         refused, by_file = _write_quarantine(context, stage, taken, found, again, intervals)
         _write_source_files(context, stage, listings, found, by_file, intervals)
@@ -101,24 +101,29 @@ def _take(
     return together
 
 
-def _again(
-    context: RunContext, stream: Stream, taken: Taken, found: account.Found, intervals: Sequence[Interval]
-) -> Rows:
-    """The rows of the parts that bear an id of an accepted tuple that arrived in the last ``max_late``."""
-    parts = tuple(part for part in taken.tuples if part.stream == stream.name)
-    if not parts:
-        return {}
+def _again(context: RunContext, taken: Taken, found: account.Found, intervals: Sequence[Interval]) -> dict[str, Rows]:
+    """Stream → the rows of its parts that bear an id of an accepted tuple that arrived in the last ``max_late``."""
     pipeline = context.pipeline
-    past = remembered(context.warehouse, stream, intervals[0].start_us)
-    again = Again(parts, found.broken, past, pipeline.interval_s * 1_000_000, memory_us(pipeline, stream))
-    ranges = -(-sum(part.rows for part in parts) // _HASHES_AT_ONCE)
-    cuts = [2**64 * i // ranges for i in range(ranges + 1)]
-    slices = [replace(again, first=a, last=b - 1) for a, b in zip(cuts, cuts[1:], strict=False)]
-    rows: dict[str, list[int]] = defaultdict(list)
-    for one in context.run_slices(find_again, slices):
+    slices: list[Again] = []
+    owners: list[str] = []
+    for stream in pipeline.streams:
+        parts = tuple(part for part in taken.tuples if part.stream == stream.name)
+        past = remembered(context.warehouse, stream, intervals[0].start_us) if parts else ()
+        again = Again(parts, found.broken, past, pipeline.interval_s * 1_000_000, memory_us(pipeline, stream))
+        rows = sum(part.rows for part in parts)
+        ranges = max(-(-rows // _HASHES_AT_ONCE), min(rows // _HASHES_WORTH, context.most_slices), 1 if parts else 0)
+        cuts = [2**64 * i // ranges for i in range(ranges + 1)] if ranges else []
+        slices += [replace(again, first=a, last=b - 1) for a, b in zip(cuts, cuts[1:], strict=False)]
+        owners += [stream.name] * ranges
+    met: dict[str, dict[str, list[int]]] = {stream.name: defaultdict(list) for stream in pipeline.streams}
+    done = context.run_slices(find_again, slices, sum(part.rows for part in taken.tuples))
+    for owner, one in zip(owners, done, strict=True):
         for path, own in one.items():
-            rows[path] += own.tolist()
-    return {path: pa.array(sorted(own), pa.int64()).to_numpy() for path, own in rows.items() if own}
+            met[owner][path] += own.tolist()
+    return {
+        stream: {path: pa.array(sorted(own), pa.int64()).to_numpy() for path, own in rows_of.items() if own}
+        for stream, rows_of in met.items()
+    }
 
 
 def _write_tuples(
