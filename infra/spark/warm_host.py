@@ -263,7 +263,10 @@ def main() -> None:
     """Serve at the socket that the command line names."""
     # A host is stopped like any process of the stack; what it started goes with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    host = Host(Path(sys.argv[1]))
+    path = Path(sys.argv[1]).absolute()
+    # Airflow removes the folder that a task started this in; no JVM starts in one that is gone.
+    os.chdir(path.parent)
+    host = Host(path)
     try:
         host.serve()
     finally:

@@ -151,14 +151,14 @@ nav ul { list-style: none; padding: 0; display: flex; flex-wrap: wrap; gap: .25r
 section { background: var(--card); border: 1px solid var(--line); border-radius: 8px; }
 section { padding: 1rem; margin: 1rem 0; }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.5rem, 1fr)); gap: .75rem; margin: 1rem 0; }
-.tile { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: .75rem 1rem; }
-.tile b { display: block; font-size: 1.4rem; font-variant-numeric: tabular-nums; }
+.tile { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: .75rem; }
+.tile b { display: block; font-size: 1.25rem; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .good { color: var(--good); } .bad { color: var(--bad); } .open { color: var(--open); }
 .verdict { font-weight: 600; }
 .scroll { overflow-x: auto; max-height: 26rem; overflow-y: auto; }
 table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; min-width: 100%; }
 th, td { padding: .3rem .5rem; text-align: left; border-bottom: 1px solid var(--line); white-space: nowrap; }
-th { position: sticky; top: 0; background: var(--card); }
+th { position: sticky; top: 0; background: var(--card); white-space: normal; vertical-align: bottom; }
 td.number, th.number { text-align: right; }
 td.wide { white-space: normal; min-width: 9rem; }
 .empty { border-left: 3px solid var(--open); padding: .25rem .75rem; }
