@@ -122,21 +122,23 @@ def choose_waits(wants: Sequence[Want], room: Room) -> dict[str, Wait]:
     usable = Room(room.budget_bytes * (1 - _LEFT_FREE), room.tick_us, room.bytes_at)
     reserved: dict[str, int] = {}
     cells: dict[str, Cell] = {}
+    left = []
     alone = {w.query: usable.taken(usable.heights(w, w.slack_s, w.share)) for w in wants}
-    left = sorted(wants, key=lambda w: (-w.priority, alone[w.query], w.query))
-    # What does not fit beside the part that is left free may fit into it: should more come, eviction takes from those
-    # with the least priority first, which is milder than not to wait at all.
-    for bytes_ in (usable.budget_bytes, room.budget_bytes):
-        waiting, left = left, []
-        for want in waiting:
-            raised = together(reserved, room.heights(want, want.slack_s, want.share))
-            if room.taken(raised) <= bytes_:
-                reserved, cells[want.query] = raised, (want.slack_s, want.share)
-            else:
-                left.append(want)
+    for want in sorted(wants, key=lambda w: (-w.priority, alone[w.query], w.query)):
+        raised = together(reserved, usable.heights(want, want.slack_s, want.share))
+        if usable.taken(raised) <= usable.budget_bytes:
+            reserved, cells[want.query] = raised, (want.slack_s, want.share)
+        else:
+            left.append(want)
     for priority in sorted({want.priority for want in left}, reverse=True):
         own = [want for want in left if want.priority == priority]
         reserved = _spend(own, reserved, usable, cells)
+    # What fits into the part that is left free is not refused for it: should more come, eviction takes from those with
+    # the least priority first, which is milder than not to wait at all.
+    for want in left:
+        raised = together(reserved, room.heights(want, want.slack_s, want.share))
+        if room.taken(raised) <= room.budget_bytes:
+            reserved, cells[want.query] = raised, (want.slack_s, want.share)
     return _told(wants, cells, room)
 
 
