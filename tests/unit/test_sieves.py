@@ -85,8 +85,15 @@ def files(folder: Path, pipeline: Pipeline, seed: int = 1, run: str = "aaaa") ->
     return paths
 
 
-def asked(pipeline: Pipeline, paths: list[str], kept_in: Path | None, slack_s: int = 2) -> pa.Table:
-    ends = START_US + np.arange(1, SECONDS + 30, dtype=np.int64) * 10**6
+def asked(
+    pipeline: Pipeline,
+    paths: list[str],
+    kept_in: Path | None,
+    slack_s: int = 2,
+    first: int = 1,
+    last: int = SECONDS + 30,
+) -> pa.Table:
+    ends = START_US + np.arange(first, last, dtype=np.int64) * 10**6
     schedule = Schedule.from_ticks(ends, slack_s * 10**6, {"calls": 5 * 10**6})
     events = {"calls": EventFiles(tuple(paths), schema(pipeline, "events_calls"), kept_in and str(kept_in))}
     rows = Answering(Question(pipeline.query("longest"), schedule, np.ones(len(schedule)), events, 10**6)).table()
@@ -105,6 +112,16 @@ def test_answers_of_any_slack_are_the_same_from_what_is_kept(tmp_path: Path, whe
     for slack_s in (0, 1, 2, 40):
         assert asked(pipeline, paths, kept_in, slack_s).equals(asked(pipeline, paths, None, slack_s))
     assert sorted(kept_in.rglob("*.p*")) == kept
+
+
+def test_a_file_of_other_windows_is_left_alone(tmp_path: Path) -> None:
+    """A slice sifts what it may need: tuples of the first seconds arrive in the first file, of the last in both."""
+    pipeline = pipeline_with(tmp_path / "phones", QUERY.format(k=3, where=""))
+    paths, kept_in = files(tmp_path, pipeline), tmp_path / "_sifted"
+    for first, last, kept in ((1, 10, ["T00"]), (SECONDS, SECONDS + 30, ["T00", "T01"])):
+        found = asked(pipeline, paths, kept_in, 1, first, last)
+        assert found.equals(asked(pipeline, paths, None, 1, first, last))
+        assert [file.name[19:22] for file in sorted(kept_in.rglob("*.parquet"))] == kept
 
 
 def test_an_interval_that_was_read_anew_is_sifted_anew_and_the_old_is_gone(tmp_path: Path) -> None:

@@ -52,6 +52,15 @@ def test_the_best_that_fits_is_taken_and_what_the_promise_needs_is_said() -> Non
     assert (wait.slack_s, wait.share, wait.limited, wait.bytes_needed) == (4 * 86400, 1.0, True, 10.0)
 
 
+def test_a_promise_that_fits_is_not_refused_for_the_part_that_is_left_free() -> None:
+    """13 of 13.2 bytes, and no less for those before it; without the third query all would have been wanted."""
+    wants = [want("first", "s", 9.0, 3), want("second", "t", 2.0, 2), want("never", "u", 30.0, 1)]
+    waits = choose_waits(wants, a_day(13.2))
+    assert [(waits[q].slack_s / 86400, waits[q].limited) for q in ("first", "second")] == [(9, False), (2, False)]
+    assert waits["never"].limited
+    assert choose_waits(wants, a_day(12.9))["second"].limited, "13 do not fit"
+
+
 def test_width_gives_way_where_that_costs_less_than_the_wait() -> None:
     near = support(*((day * 86400.0, 0.25) for day in range(8)))
     asked = Want("a", {"s": 4 * 86400.0}, 7 * 86400.0, 1.0, near, 86400.0)

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -105,7 +106,10 @@ class RunContext:
     def release_spark(self) -> None:
         """Stop the Spark session that was started, if one was; the next use starts another."""
         if self._spark is not None and self.beside is None:
-            self._spark.stop()
+            with warnings.catch_warnings():
+                # That the JVM has ended is what the command says itself.
+                warnings.simplefilter("ignore", RuntimeWarning)
+                self._spark.stop()
         self._spark = None
 
     @property
