@@ -42,12 +42,12 @@ def test_formats_hold_the_same_records(landed: Path) -> None:
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize("way", ["duckdb", "polars"])
 def test_rivals_take_in_every_tuple_in_order(landed: Path, way: str, kind: str) -> None:
-    assert [list(WAYS[way](landed, kind, hour)) for hour in range(2)] == [[("ingest", TUPLES)]] * 2
+    assert [list(WAYS[way](landed, kind, hour, STAGES)) for hour in range(2)] == [[("ingest", TUPLES)]] * 2
     written = landed / f"{way}-{kind}-1-orders.parquet"
     unsorted = "SELECT count(*) FROM (SELECT received_at < lag(received_at) OVER () AS back FROM '{}') WHERE back"
     assert duckdb.sql(unsorted.format(written)).fetchall() == [(0,)]
 
 
 def test_tidegate_runs_its_stages_on_both_hours(landed: Path) -> None:
-    told = [list(WAYS["tidegate"](landed, "jsonl", hour)) for hour in range(2)]
+    told = [list(WAYS["tidegate"](landed, "jsonl", hour, STAGES)) for hour in range(2)]
     assert told == [[(stage, TUPLES) for stage in STAGES]] * 2

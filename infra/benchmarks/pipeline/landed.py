@@ -86,7 +86,7 @@ ID = {"orders": "order_id", "payments": "payment_id"}
 ARRIVAL = {"orders": "received_at", "payments": "seen_at"}
 
 
-def land(folder: Path, tuples: int, formats: Sequence[str] = FORMATS, customers: int = 25_000) -> None:
+def land(folder: Path, tuples: int, formats: Sequence[str] = FORMATS, customers: int = 25_000, hours: int = 2) -> None:
     """Write the same tuples in each format, so many an hour: four in five are orders, the rest payments of them."""
     for kind in formats:
         place = folder / kind
@@ -96,7 +96,7 @@ def land(folder: Path, tuples: int, formats: Sequence[str] = FORMATS, customers:
             (place / "queries" / f"{name}.sql").write_text(text)
         for stream in COLUMNS:
             (place / stream).mkdir()
-    for hour in range(2):
+    for hour in range(hours):
         _land(folder, hour, tuples, formats, customers)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -19,8 +19,8 @@ Step = tuple[str, int]
 STAGES = ("ingest", "join_aggregate", "top_k", "sample_history", "calibrate", "check_quality")
 
 
-def tidegate(folder: Path, kind: str, hour: int) -> Iterator[Step]:
-    """Every stage but publish, as ``tidegate run`` runs them."""
+def tidegate(folder: Path, kind: str, hour: int, stages: Sequence[str]) -> Iterator[Step]:
+    """Stages, as ``tidegate run`` runs them."""
     from tidegate.declarations import load_pipeline
     from tidegate.engine.context import RunContext
     from tidegate.stages.run import run as run_stages
@@ -32,12 +32,12 @@ def tidegate(folder: Path, kind: str, hour: int) -> Iterator[Step]:
     with open(os.devnull, "w") as nobody:
         context = RunContext(pipeline, folder / f"tidegate-{kind}", output=nobody)
         with context:
-            for stage in STAGES:
+            for stage in stages:
                 run_stages(context, intervals, [stage])
                 yield stage, sum(context.warehouse.rows(f"events_{name}", intervals[0].label) for name in COLUMNS)
 
 
-def duckdb(folder: Path, kind: str, hour: int) -> Iterator[Step]:
+def duckdb(folder: Path, kind: str, hour: int, _: Sequence[str]) -> Iterator[Step]:
     """Two threads."""
     import duckdb as database
 
@@ -62,7 +62,7 @@ def duckdb(folder: Path, kind: str, hour: int) -> Iterator[Step]:
     yield "ingest", rows
 
 
-def polars(folder: Path, kind: str, hour: int) -> Iterator[Step]:
+def polars(folder: Path, kind: str, hour: int, _: Sequence[str]) -> Iterator[Step]:
     """Its streaming engine; two threads by POLARS_MAX_THREADS."""
     import polars as pl
 
@@ -83,7 +83,7 @@ def polars(folder: Path, kind: str, hour: int) -> Iterator[Step]:
     yield "ingest", rows
 
 
-def spark(folder: Path, kind: str, hour: int) -> Iterator[Step]:
+def spark(folder: Path, kind: str, hour: int, _: Sequence[str]) -> Iterator[Step]:
     """Plain Spark in ``local[2]``: read, drop duplicates, sort, write. Its session is started once."""
     session = _session()
     rows = 0
@@ -110,14 +110,14 @@ def _session():  # type: ignore[no-untyped-def]
     return session
 
 
-def structured_streaming(folder: Path, kind: str, hour: int) -> Iterator[Step]:
+def structured_streaming(folder: Path, kind: str, hour: int, _: Sequence[str]) -> Iterator[Step]:
     """The three queries alone, on Spark Structured Streaming."""
     from infra.benchmarks.pipeline.streaming import structured_streaming as own
 
     yield from own(folder, kind, hour)
 
 
-def flink(folder: Path, kind: str, hour: int) -> Iterator[Step]:
+def flink(folder: Path, kind: str, hour: int, _: Sequence[str]) -> Iterator[Step]:
     """The three queries alone, on Flink SQL, from JSON lines; it is installed when first asked for."""
     from infra.benchmarks.pipeline.flink import child
 
@@ -142,7 +142,7 @@ def flink(folder: Path, kind: str, hour: int) -> Iterator[Step]:
 
 _CHILDREN: dict[str, subprocess.Popen[str]] = {}
 
-WAYS: dict[str, Callable[[Path, str, int], Iterator[Step]]] = {
+WAYS: dict[str, Callable[[Path, str, int, Sequence[str]], Iterator[Step]]] = {
     "tidegate": tidegate,
     "duckdb": duckdb,
     "polars": polars,
