@@ -59,9 +59,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
-        # They run the same lines thousands of times, and what they run is measured elsewhere.
-        if "/property/" in item.nodeid:
-            item.add_marker(pytest.mark.no_cover)
 
 
 class Together(LoadScopeScheduling):
