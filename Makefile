@@ -14,9 +14,9 @@ BIN := .venv/bin
 PIPELINE := dags/pipelines/flights
 SQL_PORT ?= 15432
 PACKAGES := spark_apps/tidegate dags/tidegate_dags expectations
-# Four processes for two cores, as they often wait; tests that share what is dear to make stay on one of them
+# Three processes for two cores, as they often wait; tests that share what is dear to make stay on one of them
 # (tests/conftest.py). One by one: make test WORKERS=
-WORKERS ?= -n 4 --no-loadscope-reorder
+WORKERS ?= -n 3 --no-loadscope-reorder
 # The demo's days: five weeks of flights that teach it, then the storm of 8 and 9 February 2013, from the day before it.
 # Airflow runs the last intervals.
 DEMO_FROM ?= 2013-01-01T00

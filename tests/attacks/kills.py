@@ -199,6 +199,7 @@ def _act(root: str, acks: Path, role: str, *hours: str) -> None:
         with suppress(UserError):  # done already
             migrate(warehouse)
     while True:
+        began = time.monotonic()
         if role == "write":
             with suppress(UserError):  # another was faster
                 run = put(warehouse, list(map(int, hours)))
@@ -211,8 +212,10 @@ def _act(root: str, acks: Path, role: str, *hours: str) -> None:
         elif role in ("tidy", "clear"):
             tidy(warehouse, *((1, 24) if role == "tidy" else (0, 0)))
         # In memory and in one process, the server of a test is soon all that there is to be waited for. In a folder,
-        # those who write without a pause write more than those who look can look through on a busy machine.
-        time.sleep(0.1 if isinstance(warehouse.folder, ObjectPath) else 0.02 if role in ("write", "migrate") else 0)
+        # those who write without a pause write more than those who look can look through, the more so the busier the
+        # machine is: so they rest for longer than they work.
+        work_s = time.monotonic() - began
+        time.sleep(0.1 if isinstance(warehouse.folder, ObjectPath) else 3 * work_s if role == "write" else 0)
 
 
 def put(warehouse: Warehouse, hours: list[int]) -> str:
