@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+from infra.airflow.environment import archived_classes
 from tests.examples import examples
 from xdist.scheduler import LoadScopeScheduling
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Workers must run this Python, and find the package as the tests do.
+# Workers must run this Python, and find the package as the tests do. Every JVM starts from the archive of Spark's
+# classes, if there is one.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+os.environ.update(archived_classes())
 # The main module of an xdist worker has no file. Spark Connect takes that for doctests and would end the process when
 # Great Expectations imports it; with a file its import fails as it does everywhere without Spark Connect.
 if not hasattr(sys.modules["__main__"], "__file__"):

@@ -23,13 +23,12 @@
     {{ exceptions.raise_compiler_error("history_estimate: stream '" ~ stream ~ "' keeps no history") }}
 {%- endif -%}
 {%- set z = normal[confidence | string] -%}
-{%- set folder = var('warehouse') -%}
 {%- set since = "timestamp '" ~ (start or '0001-01-01') ~ "'" -%}
 {%- set until = "timestamp '" ~ (end or '9999-01-01') ~ "'" -%}
 (
     with strata as (
         select `interval`, leaf_start, leaf_end, tuples, fraction
-        from parquet.`{{ folder }}/history_leaves`
+        from past.history_leaves
         where stream = '{{ stream }}' and leaf_end > {{ since }} and leaf_start < {{ until }} and fraction > 0
     ),
 
@@ -40,7 +39,7 @@
             u,
             cast({{ '1' if aggregate == 'count' else column }} as double) as y,
             coalesce(({{ where }}), false) and event_time >= {{ since }} and event_time < {{ until }} as chosen
-        from parquet.`{{ folder }}/history_samples_{{ stream }}`
+        from past.history_samples_{{ stream }}
     ),
 
     held as (

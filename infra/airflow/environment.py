@@ -15,6 +15,8 @@ from pathlib import Path
 from tidegate.engine.session import SPARK_CONF
 
 PROJECT = Path(__file__).resolve().parents[2]
+# Spark's classes as this environment has them (infra/spark/class_archive.py); beside them is a folder without settings.
+CLASS_ARCHIVE = Path(sys.prefix) / "spark_classes" / "archive.jsa"
 
 
 @dataclass(frozen=True)
@@ -30,11 +32,6 @@ class Places:
     def airflow(self) -> Path:
         """AIRFLOW_HOME: database, logs, password."""
         return self.state / "airflow"
-
-    @property
-    def class_archive(self) -> Path:
-        """Spark's classes, see infra/spark/class_archive.py."""
-        return self.state / "spark" / "classes.jsa"
 
 
 def places() -> Places:
@@ -89,11 +86,18 @@ def spark_environment(at: Places) -> dict[str, str]:
     if master().startswith("local"):
         # Workers would otherwise look for another python3. Nobody else has to reach the driver.
         variables |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    empty = at.class_archive.parent / "no_conf"
-    if at.class_archive.exists() and empty.is_dir():
-        variables["SPARK_CONF_DIR"] = str(empty)
-        variables["SPARK_SUBMIT_OPTS"] = f"{java_options()} -Xlog:disable -XX:SharedArchiveFile={at.class_archive}"
-    return variables
+    return variables | archived_classes()
+
+
+def archived_classes() -> dict[str, str]:
+    """What makes Spark load its classes from the archive; nothing where none was made."""
+    empty = CLASS_ARCHIVE.parent / "no_conf"
+    if not (CLASS_ARCHIVE.exists() and empty.is_dir()):
+        return {}
+    return {
+        "SPARK_CONF_DIR": str(empty),
+        "SPARK_SUBMIT_OPTS": f"{java_options()} -Xlog:disable -XX:SharedArchiveFile={CLASS_ARCHIVE}",
+    }
 
 
 def warm_environment(at: Places) -> dict[str, str]:

@@ -36,7 +36,7 @@ from typing import Any
 
 import psutil  # type: ignore[import-untyped, unused-ignore]
 from backfills import FINAL, InTheWay, label, under_way, wait_until_free
-from environment import PROJECT, Places, airflow_environment, password_file, places, spark_environment
+from environment import Places, airflow_environment, password_file, places, spark_environment
 from rest import Refused, Rest
 
 FIRST_PORT = 8080
@@ -76,7 +76,6 @@ class Stack:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.at.airflow.chmod(0o700)
         self._password()
-        self._archive_classes()
         port = free_port(int(os.environ.get("TIDEGATE_AIRFLOW_PORT") or FIRST_PORT))
         mark = uuid.uuid4().hex
         environment = {**os.environ, **airflow_environment(self.at, port), MARK: mark}
@@ -330,13 +329,6 @@ class Stack:
                 json.dump({"admin": secrets.token_urlsafe(12)}, file)
         password: str = json.loads(path.read_text())["admin"]
         return password
-
-    def _archive_classes(self) -> None:
-        if self.at.class_archive.exists() or os.environ.get("TIDEGATE_CLASS_ARCHIVE") == "no":
-            return
-        say("Archiving Spark's classes (once, half a minute), so that Spark applications start faster …")
-        maker = PROJECT / "infra" / "spark" / "class_archive.py"
-        subprocess.run([sys.executable, str(maker), str(self.at.class_archive)], check=False)
 
     def _wait_until_healthy(self, rest: Rest, deadline: float, logs: Path) -> None:
         told: set[str] = set()

@@ -9,8 +9,8 @@ a session, two small jobs and stop, processor seconds (wall):
     first compiler only, serial GC  13 to 15 (13 to 17)
     the same with the archive       7.5 to 8.3 (8 to 9)
 
-Run as ``python infra/spark/class_archive.py ARCHIVE``; ``spark-submit`` runs the same file as the application that
-loads the classes.
+Run as ``python infra/spark/class_archive.py`` (the Makefile does where it saves more than it costs); ``spark-submit``
+runs the same file as the application that loads the classes.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from pathlib import Path
 EMPTY_CONFIGURATION = "no_conf"
 
 
-def make(archive: Path, java_options: str) -> bool:
-    """Write the archive; False (and a word on why) if this Java cannot."""
+def make(archive: Path, java_options: str) -> None:
+    """Write the archive, or a word on why this Java cannot."""
     archive.parent.mkdir(parents=True, exist_ok=True)
     (archive.parent / EMPTY_CONFIGURATION).mkdir(exist_ok=True)
     unfinished = archive.with_suffix(f".{os.getpid()}")
@@ -45,18 +45,17 @@ def make(archive: Path, java_options: str) -> bool:
     if done.returncode or not unfinished.exists():
         unfinished.unlink(missing_ok=True)
         print("No archive of Spark's classes (Spark starts without it, slower):", done.stderr[-500:], file=sys.stderr)
-        return False
+        return
     unfinished.replace(archive)
-    return True
 
 
 def load_classes() -> None:
-    """Touch what every stage touches: a session, Parquet, a shuffle, a Python worker, a stream."""
+    """Touch what stages and dbt touch: a session, Parquet, a shuffle, a Python worker, a stream, views and tables."""
     import tempfile
 
     from pyspark.sql import SparkSession
 
-    spark = SparkSession.builder.getOrCreate()
+    spark = SparkSession.builder.config("spark.sql.warehouse.dir", tempfile.gettempdir()).getOrCreate()
     with tempfile.TemporaryDirectory() as folder:
         frame = spark.sql(
             "SELECT id, id % 3 AS key, timestamp_micros(id) AS at, cast(id AS string) AS name FROM range(100)"
@@ -71,7 +70,43 @@ def load_classes() -> None:
         stream.option("checkpointLocation", f"{folder}/checkpoint").foreachBatch(
             lambda batch, _: print(batch.count())
         ).start().awaitTermination()
+        # As Tidegate's sessions have it.
+        spark.conf.set("spark.sql.codegen.wholeStage", "false")
+        spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+        for statement in _MODEL.format(folder).split(";"):
+            spark.sql(statement).collect()
     spark.stop()
+
+
+_MODEL = """
+create schema if not exists models;
+create table models.source (id bigint, at timestamp, name string, key string)
+using parquet partitioned by (key) location '{0}/table';
+create or replace view models.staged as select id, at, name, key, map('a', 1.5D) as widths from models.source;
+select * from (select * from models.staged) where false limit 0;
+create table models.mart using parquet location '{0}/mart' as
+with parts as (
+    select id, key, to_json(named_struct('name', name, 'at', at), map('ignoreNullFields', 'false')) as said, widths
+    from models.staged
+    union all
+    select id, key, cast(null as string), widths from models.staged where at is not null
+),
+exploded as (select id, key, said, explode(widths) as (alias, width) from parts),
+kept as (select * from exploded left anti join (select distinct id from parts where said is null) using (id)),
+declared (key, stream) as (values ('1', 'one'), ('2', 'two'))
+select
+    exploded.key, stream, count(*) as tuples, count_if(width > 1) as wide, min(id) as least, first(said) as said,
+    cast(row_number() over (partition by exploded.key order by stream nulls last) as bigint) as number,
+    aggregate(array_sort(collect_list(width)), 0D, (total, value) -> total + value) as total
+from exploded left join declared on exploded.key = declared.key
+where exploded.id not in (select id from kept)
+group by exploded.key, stream;
+select count(*) as failures from (select key from models.mart group by key having count(*) > 1);
+describe extended models.mart;
+show tables in models;
+drop table models.mart;
+drop view models.staged
+"""
 
 
 if __name__ == "__main__":
@@ -79,6 +114,6 @@ if __name__ == "__main__":
         load_classes()
     else:
         sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "airflow"))
-        from environment import java_options
+        from environment import CLASS_ARCHIVE, java_options
 
-        sys.exit(0 if make(Path(sys.argv[1]).resolve(), java_options()) else 1)
+        make(CLASS_ARCHIVE, java_options())

@@ -47,7 +47,8 @@ def rows_of(pipeline: Pipeline, warehouse: str | Path) -> dict[str, list[dict[st
 
 def driver(pipeline: Path, warehouse: str | Path, folder: Path, **environment: str) -> subprocess.Popen[str]:
     """Start a driver; what it says is in ``folder``."""
-    kept = {k: v for k, v in os.environ.items() if k not in ("PYSPARK_PYTHON", "SPARK_REMOTE", "SPARK_CONF_DIR")}
+    own = ("PYSPARK_PYTHON", "SPARK_REMOTE", "SPARK_CONF_DIR", "SPARK_SUBMIT_OPTS")
+    kept = {key: value for key, value in os.environ.items() if key not in own}
     command = [sys.executable, "-m", "tests.cluster.driver", str(pipeline), str(warehouse), *RANGE]
     with (folder / "driver.log").open("w") as said:
         return subprocess.Popen(command, cwd=PROJECT, env=kept | environment, stdout=said, stderr=said, text=True)

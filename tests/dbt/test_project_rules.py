@@ -211,4 +211,4 @@ def test_the_rules_have_something_to_look_at(manifest: Manifest) -> None:
     graph = Graph(manifest)
     assert all(graph.in_layer(layer) for layer in LAYERS)
     assert graph.manifest.sources and graph.manifest.exposures and graph.graded
-    assert graph.chained_views("model.tidegate.int_answer_widths") == 3
+    assert graph.chained_views("model.tidegate.int_history_leaf_columns") == 2

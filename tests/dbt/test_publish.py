@@ -232,8 +232,10 @@ def test_another_version_or_a_missing_page_builds_everything(
 
 
 def test_seeded_defects_fail_the_right_tests_and_nothing_is_published(published: Published) -> None:
+    """That no stage has written a history yet is none of them."""
     warehouse, last = published.context.warehouse, published.intervals[-1]
-    before = published.contents()
+    before, session = published.contents(), published.home / "session.json"
+    described = session.read_text()
 
     def rows(table: str) -> list[dict[str, object]]:
         return rows_of(warehouse.pipeline, table, last, warehouse.schema(table))
@@ -246,14 +248,19 @@ def test_seeded_defects_fail_the_right_tests_and_nothing_is_published(published:
         "promise_periods": [{**rows("promise_periods")[0], "measured": 0.94, "kept": True}],
         "quality_results": [{**rows("quality_results")[0], "severity": "dreadful"}],
     }
+    history = ["history_leaves", "history_groups", "history_samples_readings"]
     try:
         for table, defective in defects.items():
             replace_rows(warehouse, table, last, defective)
+        with warehouse.commit("synthetic", [last]) as commit:
+            for table in history:
+                commit.stage_folder(table, last.label)
         with pytest.raises(UserError) as failure:
             published.publish(last)
     finally:
-        for table in defects:
+        for table in [*defects, *history]:
             replace_rows(warehouse, table, last, rows(table))
+        session.write_text(described)
     named = set(re.findall(r"^  (\w+) \((?:fail|error)\)", str(failure.value), flags=re.MULTILINE))
     assert {name.split("__")[0] for name in named} == {
         "grain_stg_slack_plan_query",

@@ -45,7 +45,6 @@ class TemporaryStack:
                 "TIDEGATE_STATE": str(self.state),
                 "TIDEGATE_DAGS": str(self.dags),
                 "TIDEGATE_AIRFLOW_PORT": str(self.port),
-                "TIDEGATE_CLASS_ARCHIVE": "no",
             },
             capture_output=True,
             text=True,

@@ -131,7 +131,6 @@ def _generated_files(warehouse: Warehouse) -> Files:
         "queries": [_query_variable(query) for query in pipeline.queries],
         "streams": [_stream_variable(stream) for stream in pipeline.streams],
         "horizon_s": float(pipeline.horizon_s),
-        "warehouse": str(warehouse.folder),
     }
     files = {"dbt_project.yml": _yaml(project)}
     sources: list[Declaration] = []
