@@ -62,6 +62,13 @@ SAYS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def as_users_start_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the settings of Spark that come with Tidegate, not from the tests' archive of classes."""
+    for name in ("SPARK_CONF_DIR", "SPARK_SUBMIT_OPTS"):
+        monkeypatch.delenv(name, raising=False)
+
+
 @pytest.mark.parametrize("cases", ["task_filled,task_killed,killed", "filled"])
 def test_what_ends_the_machine_is_one_sentence(cases: str, tmp_path: Path) -> None:
     """One process after another failure as well: what ends the JVM comes last."""
