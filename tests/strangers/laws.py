@@ -7,6 +7,8 @@ import html.parser
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import duckdb
@@ -110,7 +112,8 @@ def enough_memory_is_level_a(world: World) -> Iterator[str]:
 
     It does if, at every tick, the tuples that came within the widest range and the longest slack fit together, each
     counted as its stream's largest. Rates that are declared too high, and bursts, make plans, but refuse nothing. A
-    query whose DURATION begins later than the run is left out: what came before it may not have been held.
+    query whose DURATION begins later than the run is left out: what came before it may not have been held. So is the
+    time in which a window grows into a slack that was raised, where ``max_width`` has let go what that asks for.
     """
     pipeline = world.pipeline
     tick_s, needed = pipeline.tick_s, Counter[float]()
@@ -129,11 +132,26 @@ def enough_memory_is_level_a(world: World) -> Iterator[str]:
     if most > pipeline.memory_budget_bytes:
         return
     began = {q.id for q in pipeline.queries if q.active_from is None or q.active_from <= world.start}
+    grows = {q.id: _growing(world, q) for q in pipeline.queries}
     for row in read_rows(world.tables, "query_plan"):
-        if row["query"] in began and row["support_level"] != "A":
+        grown = any(first <= row["effective_from"] <= last for first, last in grows[row["query"]])
+        if row["query"] in began and row["support_level"] != "A" and not grown:
             level, since = row["support_level"], row["effective_from"]
             yield f"{row['query']} from {since}: level {level} though {most:.0f} bytes suffice"
             return
+
+
+def _growing(world: World, query: Query) -> list[tuple[datetime, datetime]]:
+    """When windows that their declared ``max_width`` keeps from being wider grow into a slack of the query's."""
+    if all(world.pipeline.stream(w.stream).max_width_s is None for w in query.windows):
+        return []
+    plans = [row for row in read_rows(world.tables, "slack_plan") if row["query"] == query.id]
+    plans.sort(key=lambda row: row["effective_from"])
+    return [
+        (new["effective_from"], new["effective_from"] + timedelta(seconds=new["slack_s"] - old["slack_s"]))
+        for old, new in pairwise(plans)
+        if new["slack_s"] > old["slack_s"]
+    ]
 
 
 def no_query_is_silent_without_a_finding(world: World) -> Iterator[str]:
