@@ -15,8 +15,10 @@ from pathlib import Path
 from tidegate.engine.session import SPARK_CONF
 
 PROJECT = Path(__file__).resolve().parents[2]
-# Spark's classes as this environment has them (infra/spark/class_archive.py); beside them is a folder without settings.
+# Spark's classes as this environment has them, and the empty configuration folder that goes with them: see
+# infra/spark/class_archive.py.
 CLASS_ARCHIVE = Path(sys.prefix) / "spark_classes" / "archive.jsa"
+NO_CONFIGURATION = CLASS_ARCHIVE.parent / "no_conf"
 
 
 @dataclass(frozen=True)
@@ -91,11 +93,10 @@ def spark_environment(at: Places) -> dict[str, str]:
 
 def archived_classes() -> dict[str, str]:
     """What makes Spark load its classes from the archive; nothing where none was made."""
-    empty = CLASS_ARCHIVE.parent / "no_conf"
-    if not (CLASS_ARCHIVE.exists() and empty.is_dir()):
+    if not (CLASS_ARCHIVE.exists() and NO_CONFIGURATION.is_dir()):
         return {}
     return {
-        "SPARK_CONF_DIR": str(empty),
+        "SPARK_CONF_DIR": str(NO_CONFIGURATION),
         "SPARK_SUBMIT_OPTS": f"{java_options()} -Xlog:disable -XX:SharedArchiveFile={CLASS_ARCHIVE}",
     }
 

@@ -20,22 +20,21 @@ import subprocess
 import sys
 from pathlib import Path
 
-# The class path must be the same when the archive is used, and may hold no folder with files in it: Spark's
-# configuration folder is on the class path, so it stays empty and the settings travel as Java options.
-EMPTY_CONFIGURATION = "no_conf"
 
+def make(archive: Path, no_configuration: Path, java_options: str) -> None:
+    """Write the archive, or a word on why this Java cannot.
 
-def make(archive: Path, java_options: str) -> None:
-    """Write the archive, or a word on why this Java cannot."""
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    (archive.parent / EMPTY_CONFIGURATION).mkdir(exist_ok=True)
+    The class path must be the same when the archive is used, and may hold no folder with files in it: Spark's
+    configuration folder is on the class path, so it stays empty and the settings travel as Java options.
+    """
+    no_configuration.mkdir(parents=True, exist_ok=True)
     unfinished = archive.with_suffix(f".{os.getpid()}")
     done = subprocess.run(
         [str(Path(sys.executable).parent / "spark-submit"), "--master", "local[2]", str(Path(__file__).resolve())],
         env={
             **os.environ,
             "PYSPARK_PYTHON": sys.executable,
-            "SPARK_CONF_DIR": str(archive.parent / EMPTY_CONFIGURATION),
+            "SPARK_CONF_DIR": str(no_configuration),
             "SPARK_SUBMIT_OPTS": f"{java_options} -Xlog:disable -XX:ArchiveClassesAtExit={unfinished}",
             "TIDEGATE_LOAD_CLASSES": "1",
         },
@@ -114,6 +113,6 @@ if __name__ == "__main__":
         load_classes()
     else:
         sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "airflow"))
-        from environment import CLASS_ARCHIVE, java_options
+        from environment import CLASS_ARCHIVE, NO_CONFIGURATION, java_options
 
-        make(CLASS_ARCHIVE, java_options())
+        make(CLASS_ARCHIVE, NO_CONFIGURATION, java_options())

@@ -142,15 +142,18 @@ def enough_memory_is_level_a(world: World) -> Iterator[str]:
 
 
 def _growing(world: World, query: Query) -> list[tuple[datetime, datetime]]:
-    """When windows that their declared ``max_width`` keeps from being wider grow into a slack of the query's."""
-    if all(world.pipeline.stream(w.stream).max_width_s is None for w in query.windows):
-        return []
+    """When windows that their declared ``max_width`` kept from being wider grow into a slack of the query's."""
+
+    def kept_narrow(slack_s: float) -> bool:
+        declared = [(world.pipeline.stream(w.stream).max_width_s, w.range_s) for w in query.windows]
+        return any(width_s is not None and width_s < range_s + slack_s for width_s, range_s in declared)
+
     plans = [row for row in read_rows(world.tables, "slack_plan") if row["query"] == query.id]
     plans.sort(key=lambda row: row["effective_from"])
     return [
         (new["effective_from"], new["effective_from"] + timedelta(seconds=new["slack_s"] - old["slack_s"]))
         for old, new in pairwise(plans)
-        if new["slack_s"] > old["slack_s"]
+        if new["slack_s"] > old["slack_s"] and kept_narrow(new["slack_s"])
     ]
 
 

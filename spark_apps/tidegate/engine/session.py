@@ -22,13 +22,13 @@ _LEAST_JVM_BYTES = 512 * 2**20
 _MOST_JVM_BYTES = 2 * 2**30
 # Intervals are short: the second compiler never earns back what it costs. For heavy jobs set TIDEGATE_JAVA_OPTIONS.
 # Alone, the first one's code cache is so small that a session of minutes fills it, and then nothing is compiled.
-_JAVA_OPTIONS = (
+JAVA_OPTIONS = (
     "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:-UsePerfData -Duser.timezone=UTC"
 )
 # A thread that dies of it would leave the stage standing still.
 _ALWAYS = "-XX:+ExitOnOutOfMemoryError"
 # A stage's plan is a range and a Python function: compiling it takes seconds and saves nothing.
-_SETTINGS: dict[str, bool | float | int | str | None] = {
+NOT_COMPILED: dict[str, bool | float | int | str | None] = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
@@ -60,13 +60,13 @@ def start_session(pipeline: Pipeline, app: str) -> SparkSession:
     # has ended, of which the command says one sentence.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_not_py4j)
-    return builder.config(map=_SETTINGS).getOrCreate()
+    return builder.config(map=NOT_COMPILED).getOrCreate()
 
 
 def _own_jvm(pipeline: Pipeline) -> dict[str, bool | float | int | str | None]:
     """What a JVM that this process starts is told."""
     scratch = jvm_scratch()
-    java_options = f"{_ALWAYS} {os.environ.get('TIDEGATE_JAVA_OPTIONS', _JAVA_OPTIONS)}"
+    java_options = f"{_ALWAYS} {os.environ.get('TIDEGATE_JAVA_OPTIONS', JAVA_OPTIONS)}"
     heap = min(max(int(pipeline.process_budget_bytes * _JVM_SHARE), _LEAST_JVM_BYTES), _MOST_JVM_BYTES)
     settings: dict[str, bool | float | int | str | None] = {
         "spark.master": spark_master(),

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidegate.engine.jvm_scratch import jvm_scratch
+from tidegate.engine.session import JAVA_OPTIONS, NOT_COMPILED
 from tidegate.stages.dbt_statements import SourceTable, Statements, quoted
 from tidegate.store.delta import DeltaLog
 from tidegate.store.places import place
@@ -35,13 +36,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LINES_EVERY = 20
-_NOT_COMPILED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 # Client code only warms up slowly; these JVMs live for half a minute, most of which is loading Spark's own classes:
-# without verifying them, and without a collection at every few megabytes of them. The first compiler alone has a small
-# cache for code, and once that is full compiles nothing any more.
+# without verifying them, and without a collection at every few megabytes of them.
 _JVM_FLAGS = (
-    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -XX:-UsePerfData -Duser.timezone=UTC "
-    "-Xmn320m -XX:MetaspaceSize=256m -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+    f"{JAVA_OPTIONS} -Xmn320m -XX:MetaspaceSize=256m -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
 
 
@@ -107,7 +105,7 @@ def start_spark(session: Session) -> SparkSession:
             "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
             "spark.sql.files.openCostInBytes": "65536",
             # A hundred different queries over little data: compiling each would cost more than it saves.
-            **({} if session.much else _NOT_COMPILED),
+            **({} if session.much else NOT_COMPILED),
         }
     ).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
