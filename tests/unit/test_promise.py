@@ -282,6 +282,20 @@ def test_before_anything_is_known_the_declared_slack_holds_and_then_what_was_cho
     assert (third.method, third.slack_s) == ("all_delays", 70.0)
 
 
+def test_a_few_windows_do_not_undercut_the_declared_slack_before_two_periods_are_known() -> None:
+    """On 1 January four quiet windows lowered K from two hours to five minutes, and the day's promise was broken."""
+    ends_us = (np.arange(1, 13) * HOUR_US // 4).astype(np.int64)
+    needed, state = Needed(ends_us, np.full(12, 5.0), np.ones(12)), PromiseState.initial(PROMISE)
+    chosen = []
+    for quarter in range(1, 16):
+        known = needed.between(0, quarter * HOUR_US // 4 - 600_000_000)
+        state, choice = promise_step(PROMISE, state, quarter * HOUR_US // 4, known, None, 40.0)
+        chosen.append((len(state.period_us), choice.slack_s))
+    assert {slack_s for periods, slack_s in chosen if periods < 2} == {40.0}
+    assert {slack_s for periods, slack_s in chosen if periods >= 2} == {5.0}
+    assert {periods for periods, _ in chosen} >= {0, 1, 2}
+
+
 def test_what_is_expected_is_reached_on_average_whatever_the_delays_do() -> None:
     """Of w, the count before a window, r, its hit, and b, the mean: r_t − b_(t−1) = (w_t + 1)(b_t − b_(t−1)).
 

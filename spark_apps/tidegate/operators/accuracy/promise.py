@@ -30,6 +30,8 @@ from tidegate.operators.accuracy.slack import Float64s, Int64s, accuracy_at, cho
 
 _LEAST_PERIODS = 5
 """With fewer, the spread between periods cannot be told: the largest counts, and what was pooled."""
+_PERIODS_UNLEARNT = 2
+"""Before so many are known K is not below the declared ``initial_s``."""
 _PERIODS_KEPT = 60
 _LEVEL_STEP = 0.01
 _SPARED = 0.8
@@ -254,7 +256,7 @@ def step(
         now_us: the instant, microseconds; windows with end + horizon up to it are final.
         needed: of the final windows, as far back as a period plus what has passed since the choice before.
         unit_s: the slack that the law of all delays asks for (``delay_law``); None: unknown.
-        initial_s: K as long as nothing is known.
+        initial_s: K as long as nothing is known, and the least K before two periods are.
         recent_s: the mean delay of the tuples that have just arrived; None: unknown.
 
     **Cost.** O(n log n) time, O(n) space.
@@ -455,7 +457,7 @@ def _choice(promise: Promise, state: PromiseState, needed: Needed, unit_s: float
         return _on_average(promise, state, needed, unit_s)
     steady_s, scaled_s, foretells = _over_periods(promise, state, unit_s)
     if steady_s is None:
-        return _warming_up(promise, state, needed, unit_s)
+        return _warming_up(promise, state, needed, unit_s, initial_s)
     if scaled_s is not None and foretells:
         return Choice(scaled_s, None, "scaled")
     if scaled_s is not None and unit_s is not None and promise.waits_for_tuples:
@@ -465,8 +467,11 @@ def _choice(promise: Promise, state: PromiseState, needed: Needed, unit_s: float
     return Choice(steady_s, None, "periods")
 
 
-def _warming_up(promise: Promise, state: PromiseState, needed: Needed, unit_s: float | None) -> Choice:
+def _warming_up(promise: Promise, state: PromiseState, needed: Needed, unit_s: float | None, initial_s: float) -> Choice:
     candidates = [float(state.oracle_s.max()) if len(state.oracle_s) else 0.0]
+    # A few windows of a quiet hour say nothing about a whole period, and the first period is often a part of one.
+    if len(state.oracle_s) < _PERIODS_UNLEARNT:
+        candidates.append(initial_s)
     if len(needed.end_us):
         pooled = choose_slack(needed.slack_s, promise.target, confidence=promise.confidence, weights=needed.weight)
         candidates.append(pooled.slack_s)
