@@ -63,7 +63,7 @@ test: setup $(CLASSES) ## Run the tests
 	@$(BIN)/python -m pytest $(WORKERS)
 
 test-unit: setup ## Run the tests that need neither Spark nor Airflow, laws on a tenth of their examples; a minute
-	@TIDEGATE_EXAMPLES=0.1 $(BIN)/python -m pytest -n 2 --no-loadscope-reorder tests/unit tests/property tests/spec -m "not slow and not spark"
+	@TIDEGATE_EXAMPLES=0.1 $(BIN)/python -m pytest -n 2 --no-loadscope-reorder tests/unit tests/property tests/spec -m "not slow and not long and not spark"
 
 coverage: setup $(CLASSES) ## Run the tests and those of the wheel; fail if they reach fewer lines than the floor in pyproject.toml
 	@$(BIN)/python -m pytest $(WORKERS) --cov --cov-report=term:skip-covered tests tests/wheel

@@ -326,6 +326,7 @@ def total(seeds: range, intervals: int) -> dict[str, int]:
     return totals
 
 
+@pytest.mark.long
 def test_the_budget_holds_at_every_arrival_and_every_promise_is_kept():
     """25 seeds × 120 ticks, about a million arrivals."""
     totals = total(range(25), 6)

@@ -168,6 +168,7 @@ def real() -> Panes:
     return departures()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("question", "tolerated"),
     [

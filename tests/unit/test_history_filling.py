@@ -81,6 +81,7 @@ def test_an_expression_with_an_open_extreme_has_no_interval() -> None:
     assert (found.low, found.high) == (None, None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fraction", [0.2, 0.6])
 def test_intervals_cover_the_whole_window(fraction: float) -> None:
     """Nominal 95 %, 1 500 windows a statistic: the standard error is 0.56 points; three of them are 1.7.

