@@ -210,7 +210,10 @@ class Typer:
     def _is(self, node: exp.Is) -> ColumnType | None:
         if isinstance(node.expression, exp.Null):
             return "boolean" if self.type_of(node.this) else None
-        return self._all([node.this, node.expression], ("boolean", "null"), "boolean")
+        if not isinstance(node.expression, exp.Boolean):
+            self._mistake(node.expression, "IS takes NULL, TRUE or FALSE; = compares with anything else", "x IS TRUE")
+            return None
+        return self._all([node.this], ("boolean", "null"), "boolean")
 
     def _in(self, node: exp.In) -> ColumnType | None:
         if any(value for key, value in node.args.items() if key not in ("this", "expressions")) or not node.expressions:
