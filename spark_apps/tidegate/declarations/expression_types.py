@@ -6,7 +6,9 @@ tuple whenever it is computed, and cannot fail on a row: a division by zero and 
 
 from __future__ import annotations
 
+import math
 import re
+import sys
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -162,6 +164,9 @@ class Typer:
         if node.is_string:
             return "string"
         if not node.this.isdigit():
+            if math.isinf(float(node.this)):
+                self._mistake(node, "the number is too large", f"at most {sys.float_info.max}")
+                return None
             return "double"
         if len(node.this) > 19 or int(node.this) > _MAX_INTEGER:
             self._mistake(node, "the number is too large", f"at most {_MAX_INTEGER}")

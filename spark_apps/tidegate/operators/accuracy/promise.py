@@ -467,7 +467,9 @@ def _choice(promise: Promise, state: PromiseState, needed: Needed, unit_s: float
     return Choice(steady_s, None, "periods")
 
 
-def _warming_up(promise: Promise, state: PromiseState, needed: Needed, unit_s: float | None, initial_s: float) -> Choice:
+def _warming_up(
+    promise: Promise, state: PromiseState, needed: Needed, unit_s: float | None, initial_s: float
+) -> Choice:
     candidates = [float(state.oracle_s.max()) if len(state.oracle_s) else 0.0]
     # A few windows of a quiet hour say nothing about a whole period, and the first period is often a part of one.
     if len(state.oracle_s) < _PERIODS_UNLEARNT:
