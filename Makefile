@@ -59,20 +59,21 @@ down: setup ## Stop Airflow; nothing stays behind
 sql: setup ## Serve the tables and marts to DBeaver, Superset, notebooks (127.0.0.1:15432, SQL_PORT=N), until Ctrl-C
 	@$(BIN)/tidegate sql $(PIPELINE) --warehouse $(TIDEGATE_WAREHOUSE) --port $(SQL_PORT)
 
-test: setup $(CLASSES) ## Run the tests
-	@$(BIN)/python -m pytest $(WORKERS)
+test: setup $(CLASSES) ## Run the tests, laws on half of their examples
+	@TIDEGATE_EXAMPLES=0.5 $(BIN)/python -m pytest $(WORKERS)
 
 test-unit: setup ## Run the tests that need neither Spark nor Airflow, laws on a tenth of their examples; a minute
 	@TIDEGATE_EXAMPLES=0.1 $(BIN)/python -m pytest -n 2 --no-loadscope-reorder tests/unit tests/property tests/spec -m "not slow and not long and not spark"
 
 coverage: setup $(CLASSES) ## Run the tests and those of the wheel; fail if they reach fewer lines than the floor in pyproject.toml
-	@$(BIN)/python -m pytest $(WORKERS) --cov --cov-report=term:skip-covered tests tests/wheel
+	@TIDEGATE_EXAMPLES=0.5 $(BIN)/python -m pytest $(WORKERS) --cov --cov-report=term:skip-covered tests tests/wheel
 
 test-examples: setup ## Run the examples of all docstrings
 	@AIRFLOW_HOME=$(STATE)/examples $(BIN)/python -m pytest --doctest-modules --ignore-glob='*/examples/*/generate.py' $(PACKAGES)
 
-test-slow: setup ## Run the tests that take minutes each and are not part of `make test`
+test-slow: setup ## Run the tests that take minutes each and are not part of `make test`, and the laws on ten times as many examples
 	@$(BIN)/python -m pytest -m slow
+	@TIDEGATE_EXAMPLES=5 $(BIN)/python -m pytest $(WORKERS) tests/property
 
 attack: setup ## Attack: make attack SEED=1 COUNT=500 (a seed: 5000 mutated records, 5000 declarations, 100 kill -9, 500 recorded events, 20 faults of the disk, an eighth of a scenario's sites, all calls of a stage, 72 requests to a store, 4 full disks)
 	@$(BIN)/python -m tests.attacks records --seed $(or $(SEED),0) --count $(or $(COUNT),20)

@@ -50,10 +50,13 @@ class Account:
         self.warehouse = warehouse
         self.intervals = intervals
         self.labels = [interval.label for interval in intervals]
+        self._read: dict[str, pa.Table] = {}
 
     def read(self, table: str) -> pa.Table:
         """The rows of the range."""
-        return self.warehouse.read_arrow(table, self.labels)
+        if table not in self._read:
+            self._read[table] = self.warehouse.read_arrow(table, self.labels)
+        return self._read[table]
 
     def stages(self) -> list[dict[str, Any]]:
         """One row a stage: intervals, seconds and rows, in order of first start."""

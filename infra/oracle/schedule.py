@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import duckdb
@@ -61,6 +61,11 @@ def parquet(folder: Path, table: str) -> str:
 
 def live(folder: Path, table: str) -> list[str]:
     """The table's files by Delta's own reader, none of superseded rows; of plain Parquet, all that there are."""
+    return _live(folder, table, version(folder, table))
+
+
+@lru_cache(256)
+def _live(folder: Path, table: str, _version: tuple) -> list[str]:
     if DeltaTable.is_deltatable(str(folder / table)):
         paths = pa.table(DeltaTable(str(folder / table)).get_add_actions())["path"].to_pylist()
         return sorted(str(folder / table / path) for path in paths)
@@ -69,9 +74,21 @@ def live(folder: Path, table: str) -> list[str]:
 
 def rows(folder: Path, sql: str, table: str) -> list[tuple]:
     """The rows of ``SELECT … FROM {t} …`` over a table's partitions; none if it has no partitions."""
+    return _rows(folder, sql, table, version(folder, table))
+
+
+@lru_cache(1024)
+def _rows(folder: Path, sql: str, table: str, _version: tuple) -> list[tuple]:
     if not live(folder, table):
         return []
     return connect().execute(sql.format(t=parquet(folder, table))).fetchall()
+
+
+def version(folder: Path, table: str) -> tuple:
+    """Changes whenever the table does: what every query asks anew is read once."""
+    log = folder / table / "_delta_log"
+    files = log.iterdir() if log.is_dir() else folder.glob(f"{table}/*/*.parquet")
+    return tuple((path.name, path.stat().st_mtime_ns) for path in sorted(files))
 
 
 def multiples(step_s: float, start: datetime, end: datetime) -> Iterator[datetime]:
@@ -130,6 +147,13 @@ def lower_bounds(
     A window never gets back what it let go, so the bound never moves back. When a plan gives way to another, its width
     held until that very instant. Before the first plan its width counts as having been in effect.
     """
+    return _bounds(pipeline.tick_s, stream, folder, start, end, for_answers, version(folder, "window_plan"))
+
+
+@lru_cache(64)
+def _bounds(
+    tick_s: float, stream: str, folder: Path, start: datetime, end: datetime, for_answers: bool, _version: tuple
+) -> dict:
     plan = rows(
         folder,
         "SELECT effective_from, CASE WHEN trigger = 'eviction' AND width_s > 0 THEN greatest(width_s, max_width_s) "
@@ -139,10 +163,10 @@ def lower_bounds(
     )
     bounds: dict[datetime, datetime | None] = {}
     if not plan:
-        return dict.fromkeys(multiples(pipeline.tick_s, start, end))
+        return dict.fromkeys(multiples(tick_s, start, end))
     held_from: datetime | None = None
     before = plan[0]
-    for tick in multiples(pipeline.tick_s, min(start, plan[0][0]), end):
+    for tick in multiples(tick_s, min(start, plan[0][0]), end):
         now = in_effect(plan, tick) or plan[0]
         wanted = [wanted_from(now, tick, after=True)]
         if before is not now:
