@@ -255,8 +255,8 @@ class Pipeline(Model):
     evaluated (both divide a day; every EVERY and range is a multiple of the tick). ``horizon_s``: how long after its
     end a window is final. ``memory_budget_bytes``: M, what all windows may hold together.
     ``process_budget_bytes``: the most that the JVM and its Python workers may take together.
-    ``initial_slack_s``: the least K before two promise periods are known. ``promise_period_s``: ERROR and ACCURACY are promised for
-    each such period, since 1970. ``rate_change``: δ, the relative change of a stream's
+    ``initial_slack_s``: the least K before two promise periods are known. ``promise_period_s``: ERROR and ACCURACY
+    are promised for each such period, since 1970. ``rate_change``: δ, the relative change of a stream's
     rate that makes a new plan. ``partitions``: the most slices that a query's work is cut into.
     ``start``: the first instant that Airflow schedules.
     """

@@ -40,7 +40,7 @@ PIPELINE_KEYS = {
     "the interval.",
     "memory_budget": "What all windows together may hold.",
     "process_budget": "What the JVM and its Python workers may take, measured as a whole.",
-    "initial_slack": "How long answers with a promise wait at least, until two promise periods are known. At most the horizon.",
+    "initial_slack": "The least that answers with a promise wait until two periods are known. At most the horizon.",
     "promise_period": "ERROR and ACCURACY are to be kept in 95 of 100 such periods. A multiple of the interval.",
     "rate_change": "The relative change of a stream's rate that leads to a new plan.",
     "partitions": "Into how many slices a query's work is cut at most; fewer where more would not pay. 1 to 10000.",
