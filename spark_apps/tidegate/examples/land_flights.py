@@ -175,7 +175,7 @@ def weather(folder: Path) -> pd.DataFrame:
 def as_text(table: pd.DataFrame) -> pd.DataFrame:
     """Timestamps as ISO 8601 with a Z, for the formats that have no type for them."""
     stamps = table.select_dtypes(include=["datetimetz"]).columns
-    return table.assign(**{name: table[name].dt.strftime("%Y-%m-%dT%H:%M:%SZ") for name in stamps})
+    return table.assign(**{name: written(table[name], "%Y-%m-%dT%H:%M:%SZ") for name in stamps})
 
 
 def write_jsonl(table: pd.DataFrame, path: Path) -> None:
