@@ -22,7 +22,7 @@ interval: 1 hour
 tick: 1 minute
 horizon: 1 hour
 memory_budget: 4 GiB
-process_budget: 8 GiB
+process_budget: 4 GiB
 streams:
   orders:
     format: {format}

@@ -71,7 +71,8 @@ class Again:
 def find_again(one: Slice) -> Rows:
     """The rows of the parts that are refused for their id (of a slice of :class:`Again`).
 
-    **Memory**: 8 bytes a tuple in the range, twice, and the tuples whose hashes agree with another's.
+    **Memory**: some 80 bytes a tuple in the range (hash, owner and place, twice while they are put together, and what
+    :func:`duplicates.suspects` sorts), and the tuples whose hashes agree with another's.
     """
     again: Again = one.of
     found, owner, place = [], [], []
@@ -84,7 +85,7 @@ def find_again(one: Slice) -> Rows:
         wanted &= arrived(part, again.start_us, again.end_us)
         rows = np.flatnonzero(wanted)
         found.append(own[rows])
-        owner.append(np.full(len(rows), number))
+        owner.append(np.full(len(rows), number, np.int32))
         place.append(rows)
     if not found:
         return {}

@@ -39,8 +39,8 @@ from tidegate.store.intervals import Interval
 
 STAGE = "ingest"
 _FILE_ROWS = 1 << 21
-# Of the tuples that are told apart by a slice: at least so many are worth one, and no more fit.
-_HASHES_WORTH, _HASHES_AT_ONCE = 1 << 20, 1 << 26
+# Of the tuples that are told apart by a slice: at least so many are worth one; each takes so many bytes meanwhile.
+_HASHES_WORTH, _HASH_BYTES = 1 << 20, 80
 
 
 def run(context: RunContext, intervals: Sequence[Interval]) -> None:
@@ -104,6 +104,8 @@ def _take(
 def _again(context: RunContext, taken: Taken, found: account.Found, intervals: Sequence[Interval]) -> dict[str, Rows]:
     """Stream → the rows of its parts that bear an id of an accepted tuple that arrived in the last ``max_late``."""
     pipeline = context.pipeline
+    # Half of the budget for all slices at work at once; Python, Spark and what they read have the rest.
+    at_once = max(pipeline.process_budget_bytes // 2 // (_HASH_BYTES * context.most_slices), _HASHES_WORTH)
     slices: list[Again] = []
     owners: list[str] = []
     for stream in pipeline.streams:
@@ -111,7 +113,7 @@ def _again(context: RunContext, taken: Taken, found: account.Found, intervals: S
         past = remembered(context.warehouse, stream, intervals[0].start_us) if parts else ()
         again = Again(parts, found.broken, past, pipeline.interval_s * 1_000_000, memory_us(pipeline, stream))
         rows = sum(part.rows for part in parts)
-        ranges = max(-(-rows // _HASHES_AT_ONCE), min(rows // _HASHES_WORTH, context.most_slices), 1 if parts else 0)
+        ranges = max(-(-rows // at_once), min(rows // _HASHES_WORTH, context.most_slices), 1 if parts else 0)
         cuts = [2**64 * i // ranges for i in range(ranges + 1)] if ranges else []
         slices += [replace(again, first=a, last=b - 1) for a, b in zip(cuts, cuts[1:], strict=False)]
         owners += [stream.name] * ranges
