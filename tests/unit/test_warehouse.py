@@ -91,6 +91,18 @@ def test_files_of_several_stages_share_a_partition(tmp_path):
     assert warehouse.read_arrow("run_metrics").column("app").to_pylist() == ["one"] * 4 + ["two"] * 3
 
 
+def test_stages_that_write_other_tables_of_an_interval_at_once_are_both_committed(tmp_path):
+    warehouse, other = Warehouse(tmp_path, a_pipeline()), Warehouse(tmp_path, a_pipeline())
+    metrics = warehouse.schema("run_metrics")
+    with warehouse.commit("one", [interval()]) as commit, other.commit("two", [interval()]) as beside:
+        commit.put_arrow(TABLE, interval(), rows(1, 1))
+        for stage, own in (("one", commit), ("two", beside)):
+            own.put_file("run_metrics", interval(), stage, pa.Table.from_pylist([{"app": stage}], metrics))
+    warehouse.refresh()
+    assert warehouse.rows(TABLE, interval().label) == 1
+    assert warehouse.read_arrow("run_metrics").column("app").to_pylist() == ["one", "two"]
+
+
 def test_of_two_writers_of_an_interval_the_slower_is_refused_with_a_reason(tmp_path):
     warehouse, other = Warehouse(tmp_path, a_pipeline()), Warehouse(tmp_path, a_pipeline())
     with (

@@ -111,7 +111,8 @@ class Commit:
             gone = ReplacedBy(self._partitions[table], ((f.label, f.writer) for f in files if table in SHARED))
             versions[table] = log.replace(files, gone, gone.labels)
         flush_logs(logs, home)
-        replaced = frozenset(self._partitions)
+        # Not those of which it has a file of its own beside other stages' files.
+        replaced = frozenset(table for table, folders in self._partitions.items() if folders)
         self.warehouse.commits.append(self.stage, self.id, self.labels, versions, replaced, self._begun)
 
     def discard(self) -> None:
