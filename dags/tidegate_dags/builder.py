@@ -42,6 +42,7 @@ from tidegate_dags.documentation import pipeline_documentation, stage_documentat
 from tidegate_dags.links import PipelinePage
 from tidegate_dags.object_store import StageCommand
 from tidegate_dags.places import installed, is_uri, warehouse
+from tidegate_dags.publishing import PublishCommand, with_checked
 from tidegate_dags.run_range import Gate, interval_from, interval_to, parameters
 from tidegate_dags.submission import SparkSubmission
 
@@ -95,7 +96,7 @@ def build_dag(
         owner_links={declaration.owner: owner_link} if owner_link else {},
         params=parameters(),
         deadline=deadline(declaration.name, promises(declaration), done_within or max(2 * declaration.interval, _HOUR)),
-        user_defined_macros={"interval_from": interval_from, "interval_to": interval_to},
+        user_defined_macros={"interval_from": interval_from, "interval_to": interval_to, "with_checked": with_checked},
         default_args={
             "owner": declaration.owner,
             **({"pool": pool} if pool else {}),
@@ -154,7 +155,9 @@ def _task(stage: Stage, declaration: Declaration, folder: Path) -> BaseOperator:
             **common,
         )
     else:
-        task = StageCommand(
+        # Publishing several intervals costs little more than one.
+        kind = PublishCommand if stage.name == "publish" else StageCommand
+        task = kind(
             bash_command=_command(stage, folder),
             # dbt keeps its catalog in a folder that takes one process at a time; a page is written by one, too.
             max_active_tis_per_dag=1,
@@ -172,7 +175,8 @@ def _command(stage: Stage, folder: Path) -> str:
         return shlex.join([*tidegate, "report", str(folder), *tables])
     fixed = shlex.join([*tidegate, "run", str(folder), *tables, "--stage", stage.name])
     # What Airflow fills in consists of digits, "-", ":", "T" and "Z": nothing that a shell would interpret.
-    return f"{fixed} {' '.join(_RANGE)}"
+    together = " {{ with_checked(dag_run | default(none)) }}" if stage.name == "publish" else ""
+    return f"{fixed} {' '.join(_RANGE)}{together}"
 
 
 def promises(declaration: Declaration) -> list[str]:

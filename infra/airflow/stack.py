@@ -206,7 +206,8 @@ class Stack:
             "dag_id": dag,
             "from_date": start.isoformat(),
             "to_date": (end - timedelta(seconds=1)).isoformat(),
-            "max_active_runs": 2,
+            # Their stages take turns for two slots; what is checked waits for the others to be published together.
+            "max_active_runs": 16,
             "reprocess_behavior": "completed" if again else "failed",
         }
         new = {run["logical_date"] for run in rest.post("/backfills/dry_run", body)["backfills"]}
@@ -255,8 +256,12 @@ class Stack:
 
     def _create_backfill(self, rest: Rest, body: dict[str, Any], timeout_s: float) -> int:
         """Create it after the one that is under way; again if SQLite was busy, which Airflow answers with 503."""
+        path = f"/dags/{body['dag_id']}"
         for attempt in range(30):
             wait_until_free(rest, body["dag_id"], timeout_s, say)
+            # Airflow makes run after run, and deletes them if SQLite was busy at one of them: a scheduler that had
+            # begun to work on the first would crash. It leaves those of a paused DAG alone.
+            rest.patch(path, {"is_paused": True})
             try:
                 created: int = rest.post("/backfills", body)["id"]
                 return created
@@ -265,6 +270,8 @@ class Stack:
                     continue  # somebody else was quicker: their turn first
                 if refused.status != 503:
                     raise
+            finally:
+                rest.patch(path, {"is_paused": False})
             # A half-made backfill may be left, which would block the next attempt: ours, for none was under way.
             for half_made in under_way(rest, body["dag_id"]):
                 self._cancel(rest, half_made["id"])

@@ -22,6 +22,7 @@ from tidegate.engine.context import RunContext
 from tidegate.stages import dbt_project, publish
 from tidegate.stages.dbt_project import template_folder
 from tidegate.stages.dbt_session import Session
+from tidegate.stages.publish_account import Changes, checked_beside
 from tidegate.history.questions import query_history
 from tidegate.sql.relations import duckdb_script
 from tidegate.declarations.errors import UserError
@@ -200,6 +201,63 @@ def test_a_table_that_is_written_again_says_what_is_built(published: Published, 
     assert "slack_plan" not in session.changed
     # Tests and models may look at tables that have not changed.
     assert all(table.files for table in session.tables if table.name in ("stream_rates", "slack_plan"))
+
+
+def judge(warehouse: Warehouse, interval: Interval, **verdict: object) -> None:
+    """Check the interval again, as it is now."""
+    rows = rows_of(warehouse.pipeline, "quality_results", interval, warehouse.schema("quality_results"))
+    replace_rows(warehouse, "quality_results", interval, [{**row, **verdict} for row in rows])
+
+
+def test_intervals_that_were_checked_and_wait_are_taken_along(published: Published) -> None:
+    """Not those that have failed, were published since, or were written after their check; nor any beyond such a one."""
+    warehouse, (first, middle, last) = published.context.warehouse, published.intervals
+
+    def beside(*intervals: Interval, most: int = 9) -> list[Interval]:
+        return checked_beside(warehouse, intervals, most)
+
+    try:
+        assert beside(middle) == []
+        judge(warehouse, last, success=True)
+        assert beside(middle) == [last]
+        assert beside(first) == []
+        judge(warehouse, middle, success=False, severity="warning")
+        judge(warehouse, first, success=True)
+        assert beside(first) == beside(first, most=2) == [middle, last]
+        assert beside(middle) == [first, last]
+        assert beside(first, most=1) == [middle]
+        judge(warehouse, middle, success=False, severity="critical")
+        assert beside(first) == []
+        judge(warehouse, middle, success=True)
+        rows = rows_of(warehouse.pipeline, "slack_plan", middle, warehouse.schema("slack_plan"))
+        replace_rows(warehouse, "slack_plan", middle, rows)
+        assert beside(last) == []
+    finally:
+        for interval in published.intervals:
+            judge(warehouse, interval)
+
+
+def test_what_waits_is_published_together_or_if_that_fails_not_at_all(
+    published: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[Interval]] = []
+
+    def instead(_: RunContext, todo: Changes, *__: object) -> None:
+        asked.append(list(todo.intervals))
+        if len(todo.intervals) > 1:
+            raise UserError("a test failed")
+
+    warehouse, (_, middle, last) = published.context.warehouse, published.intervals
+    monkeypatch.setattr(publish, "_publish", instead)
+    try:
+        for interval in (middle, last):
+            judge(warehouse, interval, success=True)
+        publish.run(published.context, [middle], with_checked=True)
+        publish.run(published.context, [middle])
+    finally:
+        for interval in published.intervals:
+            judge(warehouse, interval)
+    assert asked == [[middle, last], [middle], [middle]]
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut short"])

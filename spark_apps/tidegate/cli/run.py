@@ -53,6 +53,11 @@ def add(commands: Commands) -> None:
         help="with --live: how long an idle stream holds back the watermark after another stream has passed it "
         "(default: one interval; forever for a stream with missing_file: error)",
     )
+    parser.add_argument(
+        "--with-checked",
+        action="store_true",
+        help="publish also the intervals next to the range that have been checked and wait to be published",
+    )
     parser.set_defaults(action=_run)
 
 
@@ -80,7 +85,7 @@ def _run(arguments: argparse.Namespace) -> None:
     intervals = intervals_between(pipeline, arguments.start, end)
     with RunContext(pipeline, arguments.warehouse, cold_start=arguments.cold_start) as context:
         if not arguments.live:
-            run(context, intervals, stages)
+            run(context, intervals, stages, arguments.with_checked)
             print(file=sys.stderr)  # on a screen, between the progress and the answers
             width = shutil.get_terminal_size(fallback=(80, 24)).columns
             print(newest_answers(context.warehouse, intervals, stages, width), end="")

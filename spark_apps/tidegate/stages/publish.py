@@ -36,19 +36,24 @@ from tidegate.stages.dbt_statements import SourceTable
 from tidegate.stages.extras import require_stage
 from tidegate.stages.launcher import launch
 from tidegate.stages.machine_errors import of_the_machine
-from tidegate.stages.publish_account import Changes, changes
+from tidegate.stages.publish_account import Changes, changes, checked_beside
 from tidegate.store import parquet
 from tidegate.store.commit import Commit
 from tidegate.store.intervals import Interval
 from tidegate.store.warehouse import MARTS, Warehouse
 
 STAGE = "publish"
-_FINGERPRINT = "project.fingerprint"
+_PUBLISHED = "published.json"
+"""What the last run has published, in the folder ``_dbt``: ``fingerprint`` of the project, ``starts`` of its intervals.
+
+``tidegate_dags.publishing`` reads it.
+"""
 _PAGE = Path("_docs", "dbt", "index.html")
 _FILES_APART = 64
 _SMALL_FILE_BYTES = 1 << 18
 _MANY_ROWS = 200_000
 _NAMED_FAILURES = 10
+_MOST_BESIDE = 95
 _MESSAGE_CHARACTERS = 400
 # A child of spark-submit would otherwise talk to its parent's JVM.
 _PARENTS_SPARK = {
@@ -60,8 +65,11 @@ _PARENTS_SPARK = {
 }
 
 
-def run(context: RunContext, intervals: Sequence[Interval]) -> None:
+def run(context: RunContext, intervals: Sequence[Interval], with_checked: bool = False) -> None:
     """Build, test and publish the marts of these intervals that would differ; the docs page too, if the models changed.
+
+    ``with_checked``: together with those of the intervals next to them that have been checked and wait to be published,
+    if these pass too. It costs little more: most of a run is what a query costs, however few its rows are.
 
     UserError that names the tests that failed; then nothing is published.
     """
@@ -81,19 +89,38 @@ def run(context: RunContext, intervals: Sequence[Interval]) -> None:
             context.progress(f"publish: nothing has changed in {of} since their marts were built and tested")
         if not todo.intervals:
             return
-        with context.stage(STAGE, todo.intervals) as stage:
-            session = prepare_session(warehouse, todo, documented)
-            outcome = _dbt(context, session, home, lock)
-            if outcome["failures"]:
-                raise _failure(outcome, home)
-            context.progress(f"publish: {outcome['models']} models built, {outcome['tests']} tests passed")
-            for mart in outcome["marts"]:
-                built = Path(session.slice) / mart
-                for interval, rows in publish_mart(stage.commit, mart, built, todo.intervals).items():
-                    stage.record(interval, rows_out=rows)
-            for interval in todo.intervals:
-                todo.keep(stage.commit, interval, outcome["marts"])
-    (home / _FINGERPRINT).write_text(fingerprint)
+        beside = checked_beside(warehouse, intervals, _MOST_BESIDE) if with_checked else []
+        together = todo
+        if beside:
+            context.progress(f"publish: with {len(beside)} more, checked: {beside[0].label} to {beside[-1].label}")
+            together = changes(warehouse, sorted({*intervals, *beside}), fingerprint, everything=not documented)
+        try:
+            _publish(context, together, documented, lock)
+        except UserError as error:
+            if not beside:
+                raise
+            context.progress(f"publish: together they failed, so without the others: {error}")
+            together = todo
+            _publish(context, together, documented, lock)
+        starts = [interval.start.isoformat() for interval in together.intervals]
+        (home / _PUBLISHED).write_text(json.dumps({"fingerprint": fingerprint, "starts": starts}))
+
+
+def _publish(context: RunContext, todo: Changes, documented: bool, lock: int) -> None:
+    """Build, test, and put in place."""
+    home = context.warehouse.local / "_dbt"
+    with context.stage(STAGE, todo.intervals) as stage:
+        session = prepare_session(context.warehouse, todo, documented)
+        outcome = _dbt(context, session, home, lock)
+        if outcome["failures"]:
+            raise _failure(outcome, home)
+        context.progress(f"publish: {outcome['models']} models built, {outcome['tests']} tests passed")
+        for mart in outcome["marts"]:
+            built = Path(session.slice) / mart
+            for interval, rows in publish_mart(stage.commit, mart, built, todo.intervals).items():
+                stage.record(interval, rows_out=rows)
+        for interval in todo.intervals:
+            todo.keep(stage.commit, interval, outcome["marts"])
     shutil.rmtree(session.slice, ignore_errors=True)
     shutil.rmtree(home / "gathered", ignore_errors=True)
 
@@ -160,8 +187,9 @@ def _delta_schema(built: pa.Schema) -> pa.Schema:
 
 def _last_fingerprint(home: Path) -> str:
     """The fingerprint of the project that was published last; empty before the first time."""
-    path = home / _FINGERPRINT
-    return path.read_text() if path.is_file() else ""
+    path = home / _PUBLISHED
+    fingerprint: str = json.loads(path.read_text())["fingerprint"] if path.is_file() else ""
+    return fingerprint
 
 
 @contextmanager

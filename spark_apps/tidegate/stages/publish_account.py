@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -10,12 +10,15 @@ import pyarrow as pa
 from tidegate.declarations.errors import UserError
 from tidegate.store import parquet
 from tidegate.store.commit import Commit
-from tidegate.store.intervals import Interval
+from tidegate.store.cut import SHARED
+from tidegate.store.delta import run_of
+from tidegate.store.intervals import Interval, interval_at
 from tidegate.store.warehouse import MARTS, Warehouse
 
 _STATE = "published"
 _SCHEMA = pa.schema([("name", pa.string()), ("files", pa.list_(pa.string()))])
 _FINGERPRINT = "fingerprint"
+_VERDICTS = "quality_results"
 # What the stage itself writes into a table that the marts are made of says nothing about them.
 _OWN_WRITER = "publish"
 
@@ -69,6 +72,43 @@ def changes(warehouse: Warehouse, intervals: Sequence[Interval], fingerprint: st
         sources[interval.label], marts[interval.label] = now, own
         tables = tables | different if stands and tables is not None else None
     return Changes(fingerprint, tuple(changed), tables, sources, marts)
+
+
+def checked_beside(warehouse: Warehouse, intervals: Sequence[Interval], most: int) -> list[Interval]:
+    """Intervals next to these, without a gap, that wait to be published; at most ``most``, ascending.
+
+    One waits if its newest check failed in nothing critical, and came after all that was written for it and after it
+    was published last.
+    """
+    warehouse.refresh()
+    length = intervals[0].end - intervals[0].start
+    found: list[Interval] = []
+
+    def walk(neighbour: Callable[[Interval], Interval], start: Interval) -> None:
+        interval = neighbour(start)
+        while len(found) < most and _waits(warehouse, interval.label):
+            found.append(interval)
+            interval = neighbour(interval)
+
+    walk(lambda interval: interval_at(warehouse.pipeline, interval.end), intervals[-1])
+    walk(lambda interval: interval_at(warehouse.pipeline, interval.start - length), intervals[0])
+    return sorted(found)
+
+
+def _waits(warehouse: Warehouse, label: str) -> bool:
+    verdicts = warehouse.live(_VERDICTS, label)
+    if not verdicts:
+        return False
+    runs = warehouse.cut.runs
+    judged = runs[verdicts[0].run]
+    written = [
+        runs[file.run] for table in warehouse.tables() if table not in SHARED for file in warehouse.live(table, label)
+    ]
+    published = [runs[run_of(file.name)] for file in warehouse.state_files(_STATE, label)]
+    if any(one > judged for one in [*written, *published]):
+        return False
+    rows = warehouse.read_arrow(_VERDICTS, [label], ["success", "severity"])
+    return ("critical", False) not in set(zip(rows["severity"].to_pylist(), rows["success"].to_pylist(), strict=True))
 
 
 def _sources(warehouse: Warehouse, label: str) -> dict[str, list[str]]:

@@ -32,7 +32,7 @@ def stages_named(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(stage for stage in STAGES if stage in names or stage in answering)
 
 
-def run(context: RunContext, intervals: Sequence[Interval], stages: Sequence[str]) -> None:
+def run(context: RunContext, intervals: Sequence[Interval], stages: Sequence[str], with_checked: bool = False) -> None:
     """Run the stages for the intervals, in passes of up to 96 intervals a stage; the rows are those of single runs.
 
     When everything runs, a pass learns from all its intervals before it plans the first, and plans before it answers:
@@ -40,7 +40,7 @@ def run(context: RunContext, intervals: Sequence[Interval], stages: Sequence[str
     took turns.
 
     Of several passes on one machine, what no later pass waits for runs in a process beside this one: what it raises,
-    a critical check that failed too, is raised when the next pass is done.
+    a critical check that failed too, is raised when the next pass is done. ``with_checked``: see ``publish``.
     """
     names = [stage for stage in STAGES if stage in stages]
     passes = [intervals[i : i + _INTERVALS_AT_ONCE] for i in range(0, len(intervals), _INTERVALS_AT_ONCE)]
@@ -59,7 +59,7 @@ def run(context: RunContext, intervals: Sequence[Interval], stages: Sequence[str
     if "publish" in names:
         # dbt brings a session of its own; two at once would take twice the memory.
         context.release_spark()
-        _application("publish").run(context, intervals)
+        _application("publish").run(context, intervals, with_checked)
 
 
 def _steps(names: Sequence[str]) -> list[Stage]:
