@@ -27,12 +27,14 @@ def minute(name: str, number: int, suffix: str = "", landed_at: datetime | None 
     at = landed_at or end
     return Landed(
         0, name, f"/in/{name}/{start:%H%M}{suffix}", 1, to_us(at), to_us(start), to_us(end), "ok",
-        to_us(start), to_us(end) - 1,
+        to_us(start), to_us(end) - 1, to_us(end) - 1,
     )  # fmt: skip
 
 
-def at_any_time(name: str, last: datetime) -> Landed:
-    return Landed(0, name, f"/in/{name}", 1, to_us(last), None, None, "ok", to_us(T0), to_us(last))
+def at_any_time(name: str, last: datetime, claimed: datetime | None = None) -> Landed:
+    """A file that landed at ``last``; its newest record claims to have arrived then, or at ``claimed``."""
+    newest = to_us(claimed or last)
+    return Landed(0, name, f"/in/{name}", 1, to_us(last), None, None, "ok", to_us(T0), newest, to_us(last))
 
 
 A, B = (stream(name, f"/in/{name}/%Y-%m-%dT%H%M.jsonl") for name in "ab")
@@ -69,6 +71,12 @@ def test_where_files_share_a_period_only_a_later_one_completes_it() -> None:
 def test_without_time_in_the_pattern_the_newest_arrival_speaks() -> None:
     assert minutes(clock([ANY], [at_any_time("q", T0 + 3 * MINUTE), at_any_time("q", T0 + MINUTE)])) == 3
     assert minutes(clock([ANY], [])) == 0
+
+
+def test_a_record_that_claims_to_arrive_later_moves_no_clock_and_is_taken_in_its_time() -> None:
+    file = at_any_time("q", T0 + 3 * MINUTE, claimed=T0 + 99 * MINUTE)
+    assert file.known_until_us == to_us(T0 + 3 * MINUTE)
+    assert file.arrived_in(to_us(T0 + 98 * MINUTE), to_us(T0 + 100 * MINUTE))
 
 
 def test_a_file_without_content_stands_for_its_period() -> None:

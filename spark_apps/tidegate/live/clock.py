@@ -24,7 +24,8 @@ class Landed:
 
     ``period_start_us``, ``period_end_us``: the period that its name says, None where the pattern names no time.
     ``first_us``, ``last_us``: the arrivals that its records can have; None if it has none. Where the pattern names no
-    time these are found in the file, and an arrival later than the landing itself counts for nothing.
+    time these are found in the file. ``trusted_us``: the newest of them that is not later than the landing itself: a
+    record that claims to have arrived later is taken in when that time comes, and says nothing of how far it has come.
     """
 
     batch: int
@@ -37,13 +38,14 @@ class Landed:
     status: str
     first_us: int | None
     last_us: int | None
+    trusted_us: int | None
 
     @property
     def known_until_us(self) -> int:
         """How far the file alone says that arrival time has come."""
         if self.period_end_us is not None:
             return self.period_end_us
-        return -(2**62) if self.last_us is None else self.last_us
+        return -(2**62) if self.trusted_us is None else self.trusted_us
 
     def arrived_in(self, start_us: int, end_us: int) -> bool:
         """Whether any of its records can have arrived in [start, end)."""
@@ -67,6 +69,7 @@ LANDED_SCHEMA = pa.schema(
         ("status", pa.string()),
         ("first_us", pa.int64()),
         ("last_us", pa.int64()),
+        ("trusted_us", pa.int64()),
     ]
 )
 

@@ -80,7 +80,8 @@ class Intake:
             del self._landed[gone]
         for batch in sorted(here.keys() - self._landed.keys()):
             rows = pq.read_table(here[batch] / "landed.parquet").to_pylist()
-            self._landed[batch] = [Landed(**row) for row in rows]
+            # Those of before there was a column for it had no other arrivals.
+            self._landed[batch] = [Landed(**{"trusted_us": row["last_us"], **row}) for row in rows]
         return [file for batch in sorted(self._landed) for file in self._landed[batch]]
 
     def taken(self, files: Sequence[Landed]) -> Taken:
@@ -181,21 +182,23 @@ def _part(folder: Path, saved: dict[str, Any]) -> Part:
 
 
 def _landed(pipeline: Pipeline, batch: int, report: Report, taken: Taken) -> Landed:
-    """What there is to say of a file. ``first_us``, ``last_us``: of arrivals that can be trusted."""
+    """What there is to say of a file."""
     file = report.file
-    span: tuple[int | None, int | None] = (None, None)
+    first_us = last_us = trusted_us = None
     if file.period_start_us is not None and file.period_end_us is not None:
-        span = file.period_start_us, file.period_end_us - 1
+        first_us, last_us = file.period_start_us, file.period_end_us - 1
+        trusted_us = last_us
     elif report.status == "ok":
-        latest_us = file.modified_us + pipeline.stream(report.stream).max_early_s * 1_000_000
         arrivals_us = _arrivals_us(taken, report.stream, file.name)
-        arrivals_us = arrivals_us[arrivals_us <= latest_us]
         if len(arrivals_us):
-            span = int(arrivals_us.min()), int(arrivals_us.max())
+            first_us, last_us = int(arrivals_us.min()), int(arrivals_us.max())
+            latest_us = file.modified_us + pipeline.stream(report.stream).max_early_s * 1_000_000
+            trusted = arrivals_us[arrivals_us <= latest_us]
+            trusted_us = int(trusted.max()) if len(trusted) else None
         elif report.refused and not report.accepted:
-            span = file.modified_us, file.modified_us
+            first_us = last_us = trusted_us = file.modified_us
     own = file.name, file.bytes, file.modified_us, file.period_start_us, file.period_end_us
-    return Landed(batch, report.stream, *own, report.status, *span)
+    return Landed(batch, report.stream, *own, report.status, first_us, last_us, trusted_us)
 
 
 def _arrivals_us(taken: Taken, stream: str, name: str) -> npt.NDArray[np.int64]:
