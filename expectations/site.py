@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import pyarrow as pa
+import pyarrow.compute as pc
 from markupsafe import Markup
 
 from expectations.checkpoint import IntervalResult, SuiteResult
@@ -29,7 +31,7 @@ from expectations.policy import SEVERITIES
 from expectations.results import Row, failures, number
 from expectations.suites import SUITES
 from expectations.tables import Tables
-from expectations.trends import trends, week_of, weeks
+from expectations.trends import TRENDS, trends, week_of, weeks
 from tidegate.declarations.interval_labels import label_start
 from tidegate.declarations.models import Pipeline
 from tidegate.declarations.promises import HEADINGS, SENTENCE, Line, explained, lines
@@ -99,7 +101,13 @@ class Site:
         _copy_assets(self.folder / "assets")
         newest = sorted({*tables.labels("quality_results"), *fresh})[-_INTERVALS_SHOWN:]
         by_label: dict[str, list[Row]] = {label: list(fresh.get(label, ())) for label in newest}
-        for row in tables.read_arrow("quality_results", [label for label in newest if label not in fresh]).to_pylist():
+        others = tables.read_arrow("quality_results", [label for label in newest if label not in fresh])
+        # Nearly all rows are of what is in order, and no page tells of them.
+        told_of = pc.or_kleene(
+            pc.fill_null(pc.invert(others["success"]), True),
+            pc.is_in(others["expectation"], _IN_TRENDS),
+        )
+        for row in others.filter(told_of).to_pylist():
             by_label[row.pop("interval")].append(row)
         told = tables.labels("promise_periods")[-_INTERVALS_SHOWN:]
         self._write_overview(by_label, tables.read_arrow("promise_periods", told).to_pylist())
@@ -220,6 +228,7 @@ def _rule_suites() -> dict[str, str]:
 
 
 _RULE_SUITES = _rule_suites()
+_IN_TRENDS = pa.array(sorted({rule for rules in TRENDS.values() for rule in rules}), pa.string())
 
 
 def _words(formal: Mapping[str, Any]) -> dict[str, Markup]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from pathlib import Path
 
 _PROC = Path("/proc")
+_PAUSE_BY_LOOK = 100
 
 
 def application_root() -> int:
@@ -84,9 +86,13 @@ class ProcessMeter:
         self._thread = threading.Thread(target=self._sample, daemon=True, name="process-meter")
 
     def _sample(self) -> None:
-        # A look walks the pages of every process: a short stage is looked at once, when it has done its work.
-        while not self._stop.wait(self._every_s):
+        # A look walks the pages of every process: a short stage is looked at once, when it has done its work; of a
+        # long one no more than a hundredth goes into looking.
+        pause = self._every_s
+        while not self._stop.wait(pause):
+            began = time.thread_time()
             self._look()
+            pause = max(self._every_s, _PAUSE_BY_LOOK * (time.thread_time() - began))
 
     def _look(self) -> None:
         self._seen_bytes = max(self._seen_bytes, tree_bytes(self._root))

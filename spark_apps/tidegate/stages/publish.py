@@ -212,7 +212,9 @@ def _turn(context: RunContext, home: Path) -> Iterator[int]:
 
 def _source_table(warehouse: Warehouse, table: str, labels: set[str], gathering: Path) -> SourceTable:
     columns = {field.name: spark_type(field.type) for field in warehouse.schema(table)}
-    files = [file for label in sorted(labels) for file in warehouse.live(table, label)]
+    there = [file for label in sorted(labels) for file in warehouse.live(table, label)]
+    # One without a row has the columns all the same; to open more of them costs as much as those with rows.
+    files = [file for file in there if file.rows] or there[:1]
     # Where files are small, each costs more than its rows, every time that the table is read.
     many = len(files) > _FILES_APART and sum(file.size for file in files) <= len(files) * _SMALL_FILE_BYTES
     gathered = str(gathering / table) if many and isinstance(warehouse.folder, Path) else None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,6 +14,9 @@ from tidegate.store.places import Place, located
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
+
+# What is smaller is read at once: pyarrow asks a file for a column at a time, and each time costs more than its bytes.
+_SMALL_BYTES = 1 << 18
 
 
 def footer(where: str | Place) -> pq.FileMetaData:
@@ -23,6 +28,8 @@ def footer(where: str | Place) -> pq.FileMetaData:
 def opened(where: str | Place) -> pq.ParquetFile:
     """A file to read."""
     path, system = located(where)
+    if system is None and os.stat(path).st_size <= _SMALL_BYTES:
+        return pq.ParquetFile(pa.BufferReader(Path(path).read_bytes()))
     return pq.ParquetFile(path, filesystem=system)
 
 
