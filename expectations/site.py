@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 from markupsafe import Markup
 
 from expectations.checkpoint import IntervalResult, SuiteResult
+from expectations.gathered import Gathered
 from expectations.policy import SEVERITIES
 from expectations.results import Row, failures, number
 from expectations.suites import SUITES
@@ -64,6 +65,9 @@ class Site:
         self._env = jinja2.Environment(loader=jinja2.FileSystemLoader(_VIEWS), autoescape=True, trim_blocks=True)
         self._env.globals |= {"mark": _MARKS, "show": _shown, "when": _when}
         self._words: dict[str, Markup] = {}
+        gathered = folder / "gathered"
+        self._told_of = Gathered(gathered / "quality_results.parquet", " ".join(_IN_TRENDS.to_pylist()), _told_of)
+        self._periods = Gathered(gathered / "promise_periods.parquet", "", lambda rows: rows)
 
     @property
     def index(self) -> Path:
@@ -101,16 +105,11 @@ class Site:
         _copy_assets(self.folder / "assets")
         newest = sorted({*tables.labels("quality_results"), *fresh})[-_INTERVALS_SHOWN:]
         by_label: dict[str, list[Row]] = {label: list(fresh.get(label, ())) for label in newest}
-        others = tables.read_arrow("quality_results", [label for label in newest if label not in fresh])
-        # Nearly all rows are of what is in order, and no page tells of them.
-        told_of = pc.or_kleene(
-            pc.fill_null(pc.invert(others["success"]), True),
-            pc.is_in(others["expectation"], _IN_TRENDS),
-        )
-        for row in others.filter(told_of).to_pylist():
+        others = [label for label in newest if label not in fresh]
+        for row in self._told_of.read(tables, "quality_results", others).to_pylist():
             by_label[row.pop("interval")].append(row)
         told = tables.labels("promise_periods")[-_INTERVALS_SHOWN:]
-        self._write_overview(by_label, tables.read_arrow("promise_periods", told).to_pylist())
+        self._write_overview(by_label, self._periods.read(tables, "promise_periods", told).to_pylist())
 
     def _section(self, result: SuiteResult) -> dict[str, Any]:
         """One suite on the page of an interval: its expectations, the failed ones first."""
@@ -163,6 +162,12 @@ class Site:
             last=max(by_label),
         )
         _replace(self.folder / "trends.html", html)
+
+
+def _told_of(rows: pa.Table) -> pa.Table:
+    """Those of the rows of ``quality_results`` that the overview tells of: nearly all are of what is in order."""
+    failed = pc.fill_null(pc.invert(rows["success"]), True)
+    return rows.filter(pc.or_(failed, pc.is_in(rows["expectation"], _IN_TRENDS)))
 
 
 def _broken(rows: list[Row]) -> list[Row]:

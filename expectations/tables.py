@@ -44,6 +44,7 @@ class Tables(Protocol):
     def tables(self) -> list[str]: ...  # noqa: D102
     def labels(self, table: str) -> list[str]: ...  # noqa: D102  # ascending
     def rows(self, table: str, label: str) -> int: ...  # noqa: D102
+    def files(self, table: str, labels: Sequence[str]) -> tuple[str, ...]: ...  # noqa: D102  # paths
     def read_arrow(  # noqa: D102
         self, table: str, labels: Sequence[str] | None = None, columns: Sequence[str] | None = None
     ) -> pa.Table: ...

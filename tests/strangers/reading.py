@@ -12,6 +12,7 @@ import gzip
 import io
 import json
 import math
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -117,7 +118,11 @@ def raw_records(stream: Stream, path: Path) -> Iterator[Any]:
     """The records of a file as column → value; None for what is no record of its format; BROKEN for a whole file."""
     content = path.read_bytes()
     if path.suffix == ".gz":
-        content = gzip.decompress(content)
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error):
+            yield BROKEN
+            return
     if stream.format == "parquet":
         try:
             table = pq.read_table(io.BytesIO(content))

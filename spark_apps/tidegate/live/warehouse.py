@@ -59,6 +59,10 @@ class LiveWarehouse(Warehouse):
         """Labels of the partitions that are there, ascending; the present one's always is."""
         return [*(label for label in super().labels(table) if label < self.interval.label), self.interval.label]
 
+    def filled(self, table: str) -> list[str]:
+        """Labels of the partitions that have rows, and the present one's, ascending."""
+        return [*(label for label in super().filled(table) if label < self.interval.label), self.interval.label]
+
     def live(self, table: str, label: str) -> tuple[LiveFile, ...]:
         """The files of one partition, in the order in which they were added."""
         if label != self.interval.label:

@@ -19,7 +19,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import groupby
+from itertools import accumulate, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -103,7 +103,8 @@ class Listing(Mapping[str, tuple[LiveFile, ...]]):
         """The files once a version's actions are taken."""
         new = copy(self)
         new._doubted, new._changed = self._doubted.copy(), self._changed.copy()
-        new.__dict__.pop("_labels", None)
+        for cached in ("_labels", "filled"):
+            new.__dict__.pop(cached, None)
         touched: dict[str, dict[str, LiveFile]] = {}
         for action in actions:
             for kind, told in action.items():
@@ -147,6 +148,20 @@ class Listing(Mapping[str, tuple[LiveFile, ...]]):
         gone = {label for label, own in self._changed.items() if not own}
         # Nearly sorted: the newest come last.
         return sorted(label for label in {**self._span, **self._changed} if label not in gone)
+
+    @cached_property
+    def filled(self) -> list[str]:
+        """The labels whose files have rows, or may have."""
+        counts = self._actions.column("num_records").to_pylist() if self._span else []
+        before = list(accumulate((count != 0 for count in counts), initial=0))
+
+        def has_rows(label: str) -> bool:
+            if label in self._changed:
+                return any(file.rows for file in self._changed[label])
+            begin, end = self._span[label]
+            return before[begin] < before[end]
+
+        return [label for label in self._labels if has_rows(label)]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._labels)

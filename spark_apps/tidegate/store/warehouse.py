@@ -21,7 +21,7 @@ from tidegate.store import parquet
 from tidegate.store.commit import STATE, Commit
 from tidegate.store.commits import Commits
 from tidegate.store.cut import Cut, read_file
-from tidegate.store.delta import DeltaLog, LiveFile, run_of
+from tidegate.store.delta import DeltaLog, Listing, LiveFile, run_of
 from tidegate.store.intervals import Interval
 from tidegate.store.places import Place, local_folder, place
 
@@ -88,6 +88,11 @@ class Warehouse:
         """Labels of the partitions that are there, ascending."""
         return list(self.cut.table(table))
 
+    def filled(self, table: str) -> list[str]:
+        """Labels of the partitions that have rows, or may have, ascending."""
+        partitions = self.cut.table(table)
+        return partitions.filled if isinstance(partitions, Listing) else list(partitions)
+
     def rows(self, table: str, label: str) -> int:
         """Number of rows of one partition, as the log has it."""
         return sum(file.rows for file in self.live(table, label))
@@ -124,7 +129,7 @@ class Warehouse:
         required = required_columns(table)
         parts = [
             _labelled(read_file(path, wanted, required), label)
-            for label in (self.labels(table) if labels is None else labels)
+            for label in (self.filled(table) if labels is None else labels)
             for path, file in zip(self.files(table, [label]), self.live(table, label), strict=True)
             if file.rows
         ]
