@@ -43,6 +43,14 @@ def test_a_window_that_holds_nothing_needs_no_tuple_of_its_end() -> None:
     assert schedule.needed_from_us("a").tolist() == [25, 25, 25, NEVER_US]
 
 
+def test_between_spans_lies_what_no_window_holds() -> None:
+    ends, emits = np.array([10, 20, 30, 25, 60, 61]), np.array([10, 20, 30, 40, 60, 61])
+    schedule = Schedule(ends, emits, {"a": np.array([0, 20, 22, 15, 55, 60])})
+    begin_us, end_us = schedule.spans_us("a")
+    assert (begin_us.tolist(), end_us.tolist()) == ([0, 15, 55], [10, 30, 61])
+    assert [len(spans) for spans in schedule.slice(20, 21).spans_us("a")] == [0, 0]
+
+
 def test_slice_takes_the_answers_of_a_half_open_interval() -> None:
     schedule = Schedule.from_ticks(np.arange(0, 50, 10), 5, {"a": 10})
     part = schedule.slice(15, 35)

@@ -130,3 +130,16 @@ class Schedule:
         lower = np.where(begin_us < self.window_end_us, begin_us, NEVER_US)
         lower = np.append(lower, NEVER_US)
         return np.minimum.accumulate(lower[::-1])[::-1]
+
+    def spans_us(self, alias: str) -> tuple[Int64s, Int64s]:
+        """Begins and ends (int64[s] each, ascending, disjoint) of the event times that some window holds of an alias.
+
+        Between two of them lies what no window asks for: windows may be narrower than the distance of their ends.
+        """
+        begin_us, end_us = self.lower_us[alias], self.window_end_us
+        some = np.flatnonzero(begin_us < end_us)
+        order = some[np.argsort(begin_us[some], kind="stable")]
+        begin_us, until_us = begin_us[order], np.maximum.accumulate(end_us[order])
+        apart = np.flatnonzero(begin_us[1:] > until_us[:-1])
+        first, last = np.append(0, apart + 1), np.append(apart, len(order) - 1)
+        return (begin_us[first], until_us[last]) if len(order) else (begin_us, until_us)

@@ -89,9 +89,9 @@ class Cells:
     def _absorbed(self, state: State, rows: Sequence[slice]) -> State:
         emit_us, first = state.plan.schedule.emit_us, state.next_window
         sides = tuple(
-            held.with_fresh(without_the_late(side[own], emit_us[first:], needed_from_us[first:]))
-            for held, side, own, needed_from_us in zip(
-                state.sides, self.sides, rows, state.plan.needed_from_us, strict=True
+            held.with_fresh(without_the_late(side[own], emit_us[first:], needed_from_us[first:], spans_us))
+            for held, side, own, needed_from_us, spans_us in zip(
+                state.sides, self.sides, rows, state.plan.needed_from_us, state.plan.spans_us, strict=True
             )
         )
         return replace(state, sides=sides)

@@ -74,17 +74,22 @@ class Held:
         return Held((every,) if every is not None and len(every) else ())
 
 
-def without_the_late(fresh: Tuples, emit_us: Int64s, needed_from_us: Int64s) -> Tuples:
+def without_the_late(fresh: Tuples, emit_us: Int64s, needed_from_us: Int64s, spans_us: tuple[Int64s, Int64s]) -> Tuples:
     """The fresh tuples that a window answered at or after their arrival can need.
 
     Args:
         fresh: in order of arrival.
         emit_us: int64[n], instants of the windows to answer.
         needed_from_us: int64[n + 1], from ``Schedule.needed_from_us`` for them.
+        spans_us: from ``Schedule.spans_us`` for them and any windows before.
     """
     cuts = np.searchsorted(fresh.arrival_us, emit_us, side="right")
     arrivals = np.diff(cuts, prepend=0, append=len(fresh))
     needed = fresh.event_us >= np.repeat(needed_from_us, arrivals)
+    begin_us, end_us = spans_us
+    if len(begin_us) > 1:
+        span = np.searchsorted(begin_us, fresh.event_us, side="right") - 1
+        needed &= (span >= 0) & (fresh.event_us < end_us[span])
     return fresh if needed.all() else fresh[np.flatnonzero(needed)]
 
 

@@ -32,7 +32,10 @@ def bytes_by_window(
     needed_from_us: Int64s,
     left: Callable[[Tuples], Int64s] | None = None,
 ) -> Int64s:
-    """Bytes of a side's tuples at each window: those that have arrived by its answer and are needed by it or later.
+    """Bytes of a side's tuples at each window: those that arrived before its answer and are needed by it or later.
+
+    What arrives at the very instant of an answer is in it, but is not yet held: the plan of that instant says what of
+    it stays.
 
     Args:
         spec: the query.
@@ -55,18 +58,22 @@ def bytes_by_window(
     for part in held.old:
         rows[0] += len(part)
         letters[0] += text.total(part)
+    apart = bool((np.diff(emit_us) > 0).all())
     for part in held.young:
-        cuts = np.searchsorted(part.arrival_us, emit_us, side="right")
+        cuts = np.searchsorted(part.arrival_us, emit_us, side="left")
         rows += np.diff(cuts, prepend=0)
         if text.any:
             running = np.concatenate(([0], np.cumsum(text.each(part))))
             letters += np.diff(running[cuts], prepend=0)
     for part in held.parts:
         if part.earliest_us < needed_from_us[-1]:
-            if part.in_order and not text.any:
+            if part.in_order and not text.any and apart:
                 rows -= np.diff(np.searchsorted(part.event_us, needed_from_us), prepend=0)
                 continue
             leaves = rank(needed_from_us, part.event_us) if left is None else left(part)
+            if not apart:
+                # Of several windows of one instant the last one may need it no longer.
+                leaves = np.maximum(leaves, np.searchsorted(emit_us, part.arrival_us, side="right"))
             rows -= np.bincount(leaves, minlength=windows)[:windows]
             if text.any:
                 gone = np.bincount(leaves, text.each(part), windows)

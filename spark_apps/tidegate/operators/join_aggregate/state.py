@@ -35,7 +35,7 @@ class Plan:
     """What follows from the query and its schedule alone.
 
     ``chain_of``: per window the chain that it belongs to. ``following``: per window the next one of its chain, or
-    their number. ``needed_from_us``: per side, ``Schedule.needed_from_us``.
+    their number. ``needed_from_us``, ``spans_us``: per side, from ``Schedule``.
     """
 
     spec: Spec
@@ -43,6 +43,7 @@ class Plan:
     chain_of: Int64s
     following: Int64s
     needed_from_us: tuple[Int64s, ...]
+    spans_us: tuple[tuple[Int64s, Int64s], ...]
 
     @staticmethod
     def of(spec: Spec, schedule: Schedule) -> Plan:
@@ -60,8 +61,9 @@ class Plan:
         order = np.argsort(chain_of, kind="stable")
         same = chain_of[order[1:]] == chain_of[order[:-1]]
         following[order[:-1][same]] = order[1:][same]
-        needed_from_us = [schedule.needed_from_us(alias) for alias in aliases]
-        return Plan(spec, schedule, chain_of, following, tuple(needed_from_us))
+        needed_from_us = tuple(schedule.needed_from_us(alias) for alias in aliases)
+        spans_us = tuple(schedule.spans_us(alias) for alias in aliases)
+        return Plan(spec, schedule, chain_of, following, needed_from_us, spans_us)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +73,7 @@ class State:
     ``sides``: per side its tuples, with codes for their values; what the codes mean is in ``books`` and
     ``combinations``. ``totals``: chain of windows → (the last one that it answered, per side the totals then); they
     follow from the tuples. ``next_window``: index of the next window to answer. ``last_arrival_us``: no tuple that
-    arrives before it is still to come. ``peak_bytes``: the most that the tuples needed took at any answer.
+    arrives before it is still to come. ``peak_bytes``: the most that the tuples needed took before any answer.
     ``codes_kept``: how many codes there were when they were last renamed.
     """
 
@@ -136,8 +138,10 @@ def absorbed(state: State, table: pa.Table) -> State:
     plan, first = state.plan, state.next_window
     books, combinations, parts = encoded(plan.spec, table, state.books, state.combinations)
     sides = tuple(
-        held.with_fresh(without_the_late(part, plan.schedule.emit_us[first:], needed_from_us[first:]))
-        for held, part, needed_from_us in zip(state.sides, parts, plan.needed_from_us, strict=True)
+        held.with_fresh(without_the_late(part, plan.schedule.emit_us[first:], needed_from_us[first:], spans_us))
+        for held, part, needed_from_us, spans_us in zip(
+            state.sides, parts, plan.needed_from_us, plan.spans_us, strict=True
+        )
     )
     return replace(state, books=books, combinations=combinations, sides=sides)
 

@@ -31,7 +31,7 @@ class State:
     """The candidates: per group the k best tuples so far of each pane that a window still to answer may cover.
 
     ``candidates``: all groups' together, best first. ``next_window``: index of the next window to answer.
-    ``last_arrival_us``: no tuple that arrives before it is still to come. ``peak_bytes``: the most that was held at any
+    ``last_arrival_us``: no tuple that arrives before it is still to come. ``peak_bytes``: the most that was held before any
     answer; in a pane with more than k contenders in one batch the k that came first stand for those that were held.
     ``needed_from_us``: int64[n + 1], the least event time that any window from i on needs. ``reached_us``: int64[n],
     the latest end of the windows up to i.
@@ -190,7 +190,9 @@ def _taken_in(state: State, fresh: pa.Table, last_arrival_us: int) -> tuple[Stat
         goes = np.searchsorted(state.needed_from_us[first:last], event_us, side="right")
         held = _first_k(spec, event_us, group, seen)
         goes[~held] = 0
-        peak_bytes = max(peak_bytes, accounting.peak_bytes(both, seen - first, goes, last - first))
+        # What arrives at the very instant of an answer is in it, but is not yet held.
+        comes = np.maximum(seen, np.searchsorted(schedule.emit_us, int64s(both.column("arrival_us")), side="right"))
+        peak_bytes = max(peak_bytes, accounting.peak_bytes(both, comes - first, goes, last - first))
     keep = _first_k(spec, event_us, group) & (event_us >= state.needed_from_us[last])
     candidates = both if keep.all() else both.filter(pa.array(keep)).combine_chunks()
     advanced = replace(state, candidates=candidates, next_window=last, peak_bytes=peak_bytes)
