@@ -59,7 +59,7 @@ class Gathered(BaseTrigger):
     """Fires when no run of the DAG is on its way to ``publish`` any more, or at ``until`` (seconds since 1970)."""
 
     def __init__(self, dag_id: str, until: float) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.dag_id, self.until = dag_id, until
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -70,7 +70,7 @@ class Gathered(BaseTrigger):
         """Look every three seconds."""
         while time.time() < self.until and await sync_to_async(others_come)(self.dag_id):
             await asyncio.sleep(_EVERY_S)
-        yield TriggerEvent(None)
+        yield TriggerEvent(None)  # type: ignore[no-untyped-call]
 
 
 def others_come(dag_id: str) -> bool:

@@ -159,7 +159,7 @@ class Listing(Mapping[str, tuple[LiveFile, ...]]):
             if label in self._changed:
                 return any(file.rows for file in self._changed[label])
             begin, end = self._span[label]
-            return before[begin] < before[end]
+            return bool(before[begin] < before[end])
 
         return [label for label in self._labels if has_rows(label)]
 

@@ -31,8 +31,8 @@ class State:
     """The candidates: per group the k best tuples so far of each pane that a window still to answer may cover.
 
     ``candidates``: all groups' together, best first. ``next_window``: index of the next window to answer.
-    ``last_arrival_us``: no tuple that arrives before it is still to come. ``peak_bytes``: the most that was held before any
-    answer; in a pane with more than k contenders in one batch the k that came first stand for those that were held.
+    ``last_arrival_us``: no tuple that arrives before it is still to come. ``peak_bytes``: the most that was held before
+    any answer; in a pane with more than k contenders in one batch the k that came first stand for those that were held.
     ``needed_from_us``: int64[n + 1], the least event time that any window from i on needs. ``reached_us``: int64[n],
     the latest end of the windows up to i.
     """
