@@ -103,7 +103,10 @@ def run(context: RunContext, intervals: Sequence[Interval], with_checked: bool =
             together = todo
             _publish(context, together, documented, lock)
         starts = [interval.start.isoformat() for interval in together.intervals]
-        (home / _PUBLISHED).write_text(json.dumps({"fingerprint": fingerprint, "starts": starts}))
+        # A run that is killed here leaves the old file, not half of a new one.
+        partial = home / f".{_PUBLISHED}"
+        partial.write_text(json.dumps({"fingerprint": fingerprint, "starts": starts}))
+        os.replace(partial, home / _PUBLISHED)
 
 
 def _publish(context: RunContext, todo: Changes, documented: bool, lock: int) -> None:
