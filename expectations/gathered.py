@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 from expectations.tables import Tables
 
 _FILES = b"tidegate.files"
-_FILE = "_label_and_files"
 
 
 @dataclass(frozen=True)
@@ -36,32 +35,26 @@ class Gathered:
 
         Cost: a file of the table each that is new since the last time, and the one file.
         """
-        named = {label: " ".join((label, *map(os.path.basename, tables.files(table, [label])))) for label in labels}
-        wanted = set(named.values())
-        before = self._before(tables.read_arrow(table, []).schema)
-        known = set() if before is None else set(json.loads(before.schema.metadata[_FILES])["read"]) & wanted
-        fresh = [label for label in labels if named[label] not in known]
-        rows = self.keep(tables.read_arrow(table, fresh))
-        of = pa.array([named[label] for label in rows["interval"].to_pylist()], pa.string())
-        rows = rows.append_column(_FILE, of).replace_schema_metadata(None)
-        if before is not None:
-            old = before.filter(pc.is_in(before[_FILE], pa.array(sorted(known), pa.string())))
-            rows = pa.concat_tables([old.replace_schema_metadata(None), rows])
-        if fresh or before is None:
-            self._write(rows, sorted(wanted))
-        return rows.drop_columns([_FILE]).sort_by("interval")
+        files = {label: [os.path.basename(path) for path in tables.files(table, [label])] for label in labels}
+        before, read = self._before(tables.read_arrow(table, []).schema)
+        known = [label for label in labels if read.get(label) == files[label]]
+        fresh = [label for label in labels if read.get(label) != files[label]]
+        old = before.filter(pc.is_in(before["interval"], pa.array(known, pa.string())))
+        rows = pa.concat_tables([old, self.keep(tables.read_arrow(table, fresh)).replace_schema_metadata(None)])
+        if fresh:
+            self._write(rows, files)
+        return rows.sort_by("interval")
 
-    def _before(self, schema: pa.Schema) -> pa.Table | None:
+    def _before(self, schema: pa.Schema) -> tuple[pa.Table, dict[str, list[str]]]:
+        """What is kept, and of which files of which partitions; nothing if that is of no use."""
         with suppress(OSError, pa.ArrowInvalid, ValueError, KeyError):
             found = pq.ParquetFile(self.path).read()
             told = json.loads((found.schema.metadata or {})[_FILES])
-            if told["meaning"] == self.meaning and found.schema.remove_metadata().equals(
-                schema.append(pa.field(_FILE, pa.string())).remove_metadata()
-            ):
-                return found
-        return None
+            if told["meaning"] == self.meaning and found.schema.remove_metadata().equals(schema.remove_metadata()):
+                return found.replace_schema_metadata(None), told["read"]
+        return schema.remove_metadata().empty_table(), {}
 
-    def _write(self, rows: pa.Table, read: Sequence[str]) -> None:
+    def _write(self, rows: pa.Table, read: Mapping[str, Sequence[str]]) -> None:
         told = json.dumps({"meaning": self.meaning, "read": read})
         self.path.parent.mkdir(parents=True, exist_ok=True)
         partial = self.path.with_name(f".{self.path.name}.{os.getpid()}")
