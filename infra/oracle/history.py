@@ -57,6 +57,8 @@ def added_up(found: Sequence[Row], stream: Stream) -> list[Row]:
     """Rows of ``history_leaves`` with those of one leaf, from several intervals, added up."""
     leaves: dict[tuple, Row] = {}
     for row in found:
+        # Tables do not tell case apart: the column may be spelled as another stream has it.
+        value = {column.lower(): row[column] for column in row}
         key = (row["stream"], row["leaf_start"], row["leaf_end"])
         kept = leaves.setdefault(
             key, {**dict(zip(("stream", "leaf_start", "leaf_end"), key, strict=True)), "tuples": 0}
@@ -65,7 +67,7 @@ def added_up(found: Sequence[Row], stream: Stream) -> list[Row]:
         for name in stream.numeric_columns:
             for part in LEAF_COLUMNS:
                 column = f"{name}_{part}"
-                mine, theirs = kept.get(column), row[column]
+                mine, theirs = kept.get(column), value[column.lower()]
                 if mine is None or theirs is None:
                     kept[column] = theirs if mine is None else mine
                 else:

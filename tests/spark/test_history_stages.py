@@ -104,7 +104,7 @@ def bounds() -> EffectiveBounds:
     return EffectiveBounds.of([to_us(at) for at, _ in PLANS], [width * 1_000_000 for _, width in PLANS])
 
 
-def write_events(pipeline: Pipeline, root: Path, calls: pa.Table) -> tuple[Interval, ...]:
+def write_events(pipeline: Pipeline, root: Path, calls: pa.Table, **others: pa.Table) -> tuple[Interval, ...]:
     """What ingestion would have written: events, plans, and the controller's state."""
     warehouse = Warehouse(root, pipeline)
     intervals = intervals_between(pipeline, START, END)
@@ -112,7 +112,8 @@ def write_events(pipeline: Pipeline, root: Path, calls: pa.Table) -> tuple[Inter
     with warehouse.commit("ingest", intervals) as commit:
         for interval in intervals:
             own = (arrival >= interval.start_us) & (arrival < interval.end_us)
-            commit.put_arrow("events_calls", interval, calls.filter(pa.array(own)))
+            for name, rows in {"calls": calls, **others}.items():
+                commit.put_arrow(f"events_{name}", interval, rows.filter(pa.array(own)))
             plans = [
                 {"stream": stream.name, "effective_from": at, "support_level": "A", "width_s": float(width)}
                 for stream in pipeline.streams
@@ -342,6 +343,31 @@ def test_whole_leaves_answer_exactly(done, calls: pa.Table) -> None:  # type: ig
     assert {name: value["estimate"] for name, value in row.items()} == expected
     assert all(v["exact"] and v["low"] == v["estimate"] == v["high"] for v in row.values())
     assert answer["leaves"] == 10 and answer["sampled_rows"] == 0
+
+
+def test_streams_whose_columns_differ_by_case_alone_both_keep_history(
+    spark: SparkSession, calls: pa.Table, tmp_path: Path
+) -> None:
+    """Tables do not tell case apart: the two share the columns of ``history_leaves``."""
+    names = {"kind": "Kind", "cost": "COST", "units": "Units"}
+    pipeline = pipeline_in(tmp_path / "phones")
+    first = pipeline.streams[0]
+    columns = tuple(column.model_copy(update={"name": names[column.name]}) for column in first.columns)
+    history = HISTORY.model_copy(update={"group_by": ("Kind",)})
+    second = first.model_copy(update={"name": "others", "columns": columns, "history": history})
+    pipeline = pipeline.model_copy(update={"streams": (first, second)})
+    context = RunContext(pipeline, tmp_path / "warehouse", output=io.StringIO(), beside=spark)
+    context.warehouse.folder.mkdir(parents=True)
+    others = calls.rename_columns([names.get(name, name) for name in calls.column_names])
+    intervals = write_events(pipeline, context.warehouse_root, calls, others=others)
+    in_one_go(context, intervals)
+    in_one_go(context, intervals)
+    start, end = START + timedelta(hours=60), START + timedelta(hours=70)
+    given = ((context, intervals), "SELECT COUNT(cost) AS n, SUM(units) AS u, MAX(cost) AS high FROM calls", start, end)
+    sql = "SELECT COUNT(COST) AS n, SUM(Units) AS u, MAX(COST) AS high FROM others"
+    shouted = ((context, intervals), sql, start, end)
+    assert ask(*given)["rows"] == ask(*shouted)["rows"]
+    assert ask(*given)["rows"][0]["n"]["estimate"] > 0
 
 
 @pytest.mark.parametrize("minutes", [17, 31])

@@ -114,7 +114,8 @@ def enough_memory_is_level_a(world: World) -> Iterator[str]:
     It does if, at every tick, the tuples that came within the widest range and the longest slack fit together, each
     counted as its stream's largest. Rates that are declared too high, and bursts, make plans, but refuse nothing. A
     query whose DURATION begins later than the run is left out: what came before it may not have been held. So is the
-    time in which a window grows into a slack that was raised, where ``max_width`` has let go what that asks for.
+    time in which a window grows into a slack that was raised, where ``max_width``, or a plan for rates that M would not
+    do for, had left it no wider than it needed until then.
     """
     pipeline = world.pipeline
     tick_s, needed = pipeline.tick_s, Counter[float]()
@@ -124,11 +125,17 @@ def enough_memory_is_level_a(world: World) -> Iterator[str]:
         ranges = [w.range_s for q in pipeline.queries for w in q.windows if w.stream == stream.name]
         if not ranges or not own:
             continue
-        size = max(float(row["tuple_bytes"] or 0) for row in own)
+        # The estimate begins with what was declared, and may lag behind what is held.
+        size = max(max(row["tuple_bytes"] or 0, row["held_bytes"] / max(row["held_tuples"], 1)) for row in own)
         ticks = math.ceil((max(ranges) + pipeline.horizon_s) / tick_s) + 2
-        for row in own:
-            for later in range(ticks if row["tuples"] else 0):
-                needed[row["tick"].timestamp() + later * tick_s] += row["tuples"] * size
+        came = {row["tick"].timestamp(): row["tuples"] for row in own}
+        # A tick's row counts what came before it: of the last tick's own no row tells.
+        last = max(came)
+        arrived = [row["arrival_time"].timestamp() for row in read_rows(world.tables, f"events_{stream.name}")]
+        came[last + tick_s] = sum(at >= last for at in arrived)
+        for tick, tuples in came.items():
+            for later in range(ticks if tuples else 0):
+                needed[tick + later * tick_s] += tuples * size
     most = max(needed.values(), default=0.0)
     if most > pipeline.memory_budget_bytes:
         return
@@ -143,18 +150,25 @@ def enough_memory_is_level_a(world: World) -> Iterator[str]:
 
 
 def _growing(world: World, query: Query) -> list[tuple[datetime, datetime]]:
-    """When windows that their declared ``max_width`` kept from being wider grow into a slack of the query's."""
+    """When windows that ``max_width`` or a plan without surplus kept narrow grow into a slack of the query's."""
+    widths = sorted(read_rows(world.tables, "window_plan"), key=lambda row: row["effective_from"])
 
-    def kept_narrow(slack_s: float) -> bool:
-        declared = [(world.pipeline.stream(w.stream).max_width_s, w.range_s) for w in query.windows]
-        return any(width_s is not None and width_s < range_s + slack_s for width_s, range_s in declared)
+    def kept_narrow(raised: dict[str, Any]) -> bool:
+        for window in query.windows:
+            asked_s, most_s = window.range_s + raised["slack_s"], world.pipeline.stream(window.stream).max_width_s
+            plans = [row for row in widths if row["stream"] == window.stream]
+            until = [row for row in plans if row["effective_from"] < raised["effective_from"]]
+            foreseen_full = bool(until) and until[-1]["support_level"] != "A" and until[-1]["width_s"] < asked_s
+            if foreseen_full or (most_s is not None and most_s < asked_s):
+                return True
+        return False
 
     plans = [row for row in read_rows(world.tables, "slack_plan") if row["query"] == query.id]
     plans.sort(key=lambda row: row["effective_from"])
     return [
         (new["effective_from"], new["effective_from"] + timedelta(seconds=new["slack_s"] - old["slack_s"]))
         for old, new in pairwise(plans)
-        if new["slack_s"] > old["slack_s"] and kept_narrow(new["slack_s"])
+        if new["slack_s"] > old["slack_s"] and kept_narrow(new)
     ]
 
 

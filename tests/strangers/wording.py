@@ -339,7 +339,8 @@ class Wording:
             order = order or chance.choice(list(table.columns)).name
             terms.append(f"{order}{chance.choice(['', ' DESC', ' ASC', ' DESC'])}")
         items = [c.name for c in columns]
-        self.names |= {c.name.lower() for c in columns}
+        # An answer's name goes before a column's in ORDER BY, where the terms mean the table's columns.
+        self.names |= {c.name.lower() for c in table.columns}
         if chance.random() < 0.3:
             value = self.number("", table)
             if value:

@@ -301,7 +301,10 @@ def has_groups(pipeline: Pipeline) -> bool:
 
 def _leaves_schema(pipeline: Pipeline, grouped: bool) -> pa.Schema:
     kept = [s for s in pipeline.streams if s.history is not None and (s.history.group_by or not grouped)]
-    numeric = dict.fromkeys(c for s in kept for c in s.numeric_columns)
+    numeric: dict[str, str] = {}
+    for column in (c for s in kept for c in s.numeric_columns):
+        # Tables do not tell case apart: streams whose columns differ by it share them, as the first one spells them.
+        numeric.setdefault(column.lower(), column)
     fields: list[tuple[str, pa.DataType]] = [
         ("stream", pa.string()),
         ("leaf_start", TIMESTAMP),
@@ -310,4 +313,4 @@ def _leaves_schema(pipeline: Pipeline, grouped: bool) -> pa.Schema:
         ("tuples", pa.int64()),
         *(() if grouped else (("sampled", pa.int64()), ("fraction", pa.float64()))),
     ]
-    return pa.schema([*fields, *((f"{c}_{name}", type_) for c in numeric for name, type_ in LEAF_AGGREGATES)])
+    return pa.schema([*fields, *((f"{c}_{name}", type_) for c in numeric.values() for name, type_ in LEAF_AGGREGATES)])

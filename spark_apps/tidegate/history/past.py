@@ -49,12 +49,13 @@ class View:
 
     @classmethod
     def of(cls, rows: pa.Table, columns: Sequence[str]) -> View:
-        """Of rows of ``history_leaves``, with ``interval``."""
+        """Of rows of ``history_leaves``, with ``interval``; ``columns`` in any case, as in SQL."""
         rows = rows.take(order_of(rows))
+        place = {name.lower(): index for index, name in enumerate(rows.column_names)}
         values = np.zeros((rows.num_rows, len(columns), len(LEAF_AGGREGATES)))
         for c, column in enumerate(columns):
             for a, (name, _) in enumerate(LEAF_AGGREGATES):
-                part = rows.column(f"{column}_{name}")
+                part = rows.column(place[f"{column}_{name}".lower()])
                 if a in (MIN_TIME, MAX_TIME):
                     part = part.cast(pa.int64())
                 values[:, c, a] = pc.fill_null(part.cast(pa.float64()), _NOTHING.get(a, 0.0)).to_numpy()
@@ -230,8 +231,8 @@ def _samples(warehouse: Warehouse, stream: Stream) -> HistoryIndex:
 def _index(warehouse: Warehouse, stream: Stream, table: str, named: Sequence[str]) -> HistoryIndex:
     names = ["stream", "leaf_start", "leaf_end", *named]
     names += [f"{c}_{name}" for c in stream.numeric_columns for name, _ in LEAF_AGGREGATES]
-    schema = warehouse.schema(table)
-    return HistoryIndex(warehouse, table, stream.name, pa.schema([schema.field(name) for name in names]))
+    fields = {field.name.lower(): field for field in warehouse.schema(table)}
+    return HistoryIndex(warehouse, table, stream.name, pa.schema([fields[name.lower()] for name in names]))
 
 
 def event_us_in(samples: Samples, start_us: int, end_us: int) -> Bools:

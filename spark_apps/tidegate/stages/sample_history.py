@@ -307,12 +307,12 @@ def leaf_rows(
         "sampled": pa.array(kept, pa.int64()),
         "fraction": pa.array(entering.held_at[part]),
     }
-    columns = {}
+    columns, own = {}, {name.lower(): index for index, name in enumerate(found.schema.names)}
     for field in schema:
         if field.name in given:
             columns[field.name] = given[field.name]
-        elif field.name in found.schema.names:
-            columns[field.name] = found.column(field.name)
+        elif field.name.lower() in own:
+            columns[field.name] = found.column(own[field.name.lower()])
         else:
             columns[field.name] = pa.nulls(found.num_rows, field.type)
     columns["interval"] = pa.array(np.array(labels, dtype=object)[part], pa.string())
