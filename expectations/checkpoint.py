@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
-
-import pyarrow as pa
 
 from expectations.policy import DEFAULT, Policy
 from expectations.results import Outcome, Row, outcomes
 from expectations.suites import SUITES
 from expectations.suites.suite import Suite
-from expectations.tables import Cached, Case, Interval, Tables
+from expectations.tables import Cached, Cases, Interval, Tables
 from tidegate.declarations.models import Pipeline
 
 _INTERVALS_AT_ONCE = 96
-_ROWS_AT_ONCE = 200_000
 _SORTED_BY = ("table", "expectation", "query", "window_end", "detail")
 # The columns by which Great Expectations names a failed row.
 _NAMED_BY = ["interval", "table", "query", "window_end", "subject"]
@@ -76,13 +73,12 @@ class Checkpoint:
             self._start()
         cached = Cached(self.tables)
         for first in range(0, len(intervals), _INTERVALS_AT_ONCE):
-            cases = [
-                Case(self.pipeline, interval, cached) for interval in intervals[first : first + _INTERVALS_AT_ONCE]
-            ]
-            judged = [(suite, self._validate(suite, cases)) for suite in self.suites]
-            for case in cases:
-                found = tuple(SuiteResult(suite, by_label[case.interval.label]) for suite, by_label in judged)
-                yield IntervalResult(case.interval, found)
+            cases = Cases(self.pipeline, tuple(intervals[first : first + _INTERVALS_AT_ONCE]), cached)
+            for part in cases.in_parts():
+                judged = [(suite, self._judge(suite, part)) for suite in self.suites]
+                for interval in part.intervals:
+                    found = tuple(SuiteResult(suite, by_label[interval.label]) for suite, by_label in judged)
+                    yield IntervalResult(interval, found)
 
     def _start(self) -> None:
         # Before the import: it reads the variable then, and would otherwise call home.
@@ -101,35 +97,18 @@ class Checkpoint:
             self._batches[suite.name] = asset.add_batch_definition_whole_dataframe("intervals")
         self._engine = gx
 
-    def _validate(self, suite: Suite, cases: Sequence[Case]) -> dict[str, tuple[Outcome, ...]]:
-        """Label → the outcomes of one suite: judged together, but for intervals with many rows."""
-        found: dict[str, tuple[Outcome, ...]] = {}
-        frames: dict[str, pa.Table] = {}
-        rows = 0
-        for case in cases:
-            frame = suite.frame(case, self.policy)
-            if frames and rows + frame.num_rows > _ROWS_AT_ONCE:
-                found |= self._judge(suite, frames)
-                frames, rows = {}, 0
-            frames[case.interval.label] = frame
-            rows += frame.num_rows
-        return found | self._judge(suite, frames)
-
-    def _judge(self, suite: Suite, frames: Mapping[str, pa.Table]) -> dict[str, tuple[Outcome, ...]]:
-        frame = pa.concat_tables([_labelled(own, label) for label, own in frames.items()]).to_pandas()
+    def _judge(self, suite: Suite, cases: Cases) -> dict[str, tuple[Outcome, ...]]:
+        """Label → the outcomes of one suite."""
+        frame = suite.frame(cases, self.policy).to_pandas()
         made = suite.expectations(self._engine.expectations, self.pipeline, self.policy)
         batch = self._batches[suite.name].get_batch({"dataframe": frame})
         validation = batch.validate(
             self._engine.ExpectationSuite(name=suite.name, expectations=made),
             result_format={"result_format": "COMPLETE", "unexpected_index_column_names": _NAMED_BY},
         )
-        by_label: dict[str, list[Outcome]] = {label: [] for label in frames}
+        by_label: dict[str, list[Outcome]] = {label: [] for label in cases.labels}
         for result in validation.results:
             self.formal[result.expectation_config.meta["rule"]] = result
-            for label, outcome in outcomes(suite.name, frame, result, list(frames), self.policy).items():
+            for label, outcome in outcomes(suite.name, frame, result, cases.labels, self.policy).items():
                 by_label[label].append(outcome)
         return {label: tuple(found) for label, found in by_label.items()}
-
-
-def _labelled(frame: pa.Table, label: str) -> pa.Table:
-    return frame.add_column(0, "interval", pa.repeat(pa.scalar(label, pa.string()), frame.num_rows))

@@ -1,9 +1,9 @@
-"""The rows of one interval, and of the period that trails it."""
+"""The rows of the intervals that are judged, and of the period that trails each."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -13,13 +13,16 @@ import pyarrow.compute as pc
 
 from tidegate.declarations.interval_labels import label_start
 from tidegate.declarations.models import Pipeline, to_us
+from tidegate.declarations.tables import TIMESTAMP
 
 # Tables with a row a tuple: of these a suite gets the columns that it names, and nothing is remembered.
 _ROW_A_TUPLE = ("events_", "history_samples_", "quarantine")
-_ROWS_REMEMBERED = 100_000
+# Intervals are judged together up to so many rows, and no more rows than these are remembered of a table.
+ROWS_AT_ONCE = 200_000
 
 # What an expectation is about; every frame begins with these columns.
 SUBJECT: tuple[tuple[str, pa.DataType], ...] = (
+    ("interval", pa.string()),
     ("table", pa.string()),
     ("query", pa.string()),
     ("window_end", pa.string()),
@@ -56,6 +59,7 @@ class Cached:
 
     tables: Tables
     _labels: dict[str, list[str]] = field(default_factory=dict)
+    _together: dict[tuple[str, tuple[str, ...]], pa.Table] = field(default_factory=dict)
     _parts: dict[tuple[str, str], pa.Table] = field(default_factory=dict)
     _steps: dict[tuple[str, str], list[tuple[str, int, Any]]] = field(default_factory=dict)
     _first_arrivals: dict[tuple[str, str], datetime | None] = field(default_factory=dict)
@@ -73,13 +77,30 @@ class Cached:
             return self.tables.read_arrow(table, [label], columns)
         key = (table, label)
         if key not in self._parts:
-            if len(self._parts) > 8192:
-                self._parts.clear()
             rows = self.tables.read_arrow(table, [label])
-            if rows.num_rows > _ROWS_REMEMBERED:
+            if rows.num_rows > ROWS_AT_ONCE:
                 return rows
-            self._parts[key] = rows
+            self._remember(table, {label: rows})
         return self._parts[key]
+
+    def together(self, table: str, labels: tuple[str, ...]) -> pa.Table:
+        """Several partitions, labels ascending, of a table that has not a row a tuple."""
+        key = (table, labels)
+        if key not in self._together:
+            # One piece: it is cheaper to compute with than one a file.
+            rows = self.tables.read_arrow(table, labels).combine_chunks()
+            if rows.num_rows > ROWS_AT_ONCE:
+                return rows
+            if len(self._together) > 512:
+                self._together.clear()
+            self._together[key] = rows
+            self._remember(table, by_label(rows, labels))
+        return self._together[key]
+
+    def _remember(self, table: str, parts: dict[str, pa.Table]) -> None:
+        if len(self._parts) > 8192:
+            self._parts.clear()
+        self._parts |= {(table, label): rows for label, rows in parts.items()}
 
     def steps(self, table: str, label: str) -> list[tuple[str, int, Any]]:
         """(query, effective from, what is in effect) of one partition of ``slack_plan`` or ``query_plan``, in µs."""
@@ -141,14 +162,64 @@ class Case:
         at = bisect_left(labels, label)
         return at < len(labels) and labels[at] == label
 
-    def trailing(self, table: str, period: timedelta) -> pa.Table:
-        """The rows of a small table over the intervals that began within ``period`` before this interval's end."""
+    def trailing(self, table: str, period: timedelta) -> list[str]:
+        """Labels of a table's partitions of the intervals that began within ``period`` before this interval's end."""
         labels = self.cached.labels(table)
         begin = bisect_left(labels, self.interval.end - period, key=label_start)
-        labels = labels[begin : bisect_right(labels, self.interval.label)]
-        if not labels:
-            return self.cached.tables.read_arrow(table, [])
-        return pa.concat_tables([self.cached.part(table, label) for label in labels])
+        return labels[begin : bisect_right(labels, self.interval.label)]
+
+
+@dataclass(frozen=True)
+class Cases:
+    """Intervals to be judged together, in their order."""
+
+    pipeline: Pipeline
+    intervals: tuple[Interval, ...]
+    cached: Cached
+
+    def __iter__(self) -> Iterator[Case]:
+        """One interval after another."""
+        return (Case(self.pipeline, interval, self.cached) for interval in self.intervals)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The intervals' labels, in their order."""
+        return tuple(interval.label for interval in self.intervals)
+
+    def read(self, table: str) -> pa.Table:
+        """All intervals' rows of a table that has not a row a tuple, with a column ``interval``."""
+        return self.cached.together(table, self.labels)
+
+    def starts(self, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
+        """When each row's interval began."""
+        starts = pa.array([interval.start for interval in self.intervals], TIMESTAMP)
+        return starts.take(pc.index_in(rows["interval"], pa.array(self.labels, pa.string())))
+
+    def in_parts(self) -> Iterator[Cases]:
+        """The same intervals in groups of up to ``ROWS_AT_ONCE`` rows in the tables, by the log; at least one each."""
+        tables = [table for table in self.cached.tables.tables() if not table.startswith(_ROW_A_TUPLE)]
+        part: list[Interval] = []
+        rows = 0
+        for interval in self.intervals:
+            own = sum(self.cached.tables.rows(table, interval.label) for table in tables)
+            if part and rows + own > ROWS_AT_ONCE:
+                yield Cases(self.pipeline, tuple(part), self.cached)
+                part, rows = [], 0
+            part.append(interval)
+            rows += own
+        if part:
+            yield Cases(self.pipeline, tuple(part), self.cached)
+
+
+def by_label(rows: pa.Table, labels: Sequence[str]) -> dict[str, pa.Table]:
+    """The rows of each label, of rows that stand in the order of the labels."""
+    counts = {one["values"].as_py(): one["counts"].as_py() for one in pc.value_counts(rows["interval"])}
+    found, begin = {}, 0
+    for label in labels:
+        count = counts.get(label, 0)
+        found[label] = rows.slice(begin, count)
+        begin += count
+    return found
 
 
 def instants(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -162,13 +233,10 @@ def instant(text: str | None) -> datetime | None:
     return datetime.fromisoformat(text) if text else None
 
 
-def seconds(later: pa.ChunkedArray, earlier: datetime | pa.ChunkedArray) -> pa.ChunkedArray:
+def seconds(later: pa.ChunkedArray, earlier: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
     """Later − earlier in seconds, as doubles."""
-    if isinstance(earlier, datetime):
-        earlier_us: object = pa.scalar(to_us(earlier), pa.int64())
-    else:
-        earlier_us = pc.cast(earlier, pa.int64())
-    return pc.divide(pc.cast(pc.subtract(pc.cast(later, pa.int64()), earlier_us), pa.float64()), 1e6)
+    between = pc.subtract(pc.cast(later, pa.int64()), pc.cast(earlier, pa.int64()))
+    return pc.divide(pc.cast(between, pa.float64()), 1e6)
 
 
 def nulls(table: pa.Table, columns: Sequence[str]) -> pa.ChunkedArray | pa.Array:

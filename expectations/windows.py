@@ -19,20 +19,17 @@ def always_answers(query: Query) -> bool:
     return query.kind != "top_k" and not query.group_by and query.having is None
 
 
-def due_answers(case: Case, query: Query) -> frozenset[int]:
-    """Ends (µs since 1970) of the windows whose instant of emission lies in the interval."""
+def due_windows(case: Case, query: Query) -> tuple[frozenset[int], frozenset[int], frozenset[int]]:
+    """Ends (µs since 1970) of the windows whose instant of emission lies in the interval, and of those that became
+    final (end + horizon) in it: of all multiples of EVERY; with those of the slots that were answered.
+    """
+    horizon, tick = case.pipeline.horizon_s * 1_000_000, case.pipeline.tick_s * 1_000_000
     begin, end = to_us(case.interval.start), to_us(case.interval.end)
-    return frozenset(window for window, at in _emissions(case, query, begin, end).items() if begin <= at < end)
-
-
-def due_truth(case: Case, query: Query) -> tuple[frozenset[int], frozenset[int]]:
-    """Ends of the windows that became final (end + horizon) in the interval: of all ticks; with answered slots'."""
-    horizon = case.pipeline.horizon_s * 1_000_000
-    begin, end = to_us(case.interval.start) - horizon, to_us(case.interval.end) - horizon
-    answered = _emissions(case, query, begin, to_us(case.interval.end) + case.pipeline.tick_s * 1_000_000)
-    slots = (window for window in answered if begin <= window < end)
-    ticks = frozenset(_asked(case, query, begin, end, round(query.every_s * 1_000_000)))
-    return ticks, ticks.union(slots)
+    emitted = _emissions(case, query, begin - horizon, end + tick)
+    answers = frozenset(window for window, at in emitted.items() if begin <= at < end)
+    final = frozenset(_asked(case, query, begin - horizon, end - horizon, round(query.every_s * 1_000_000)))
+    slots = (window for window in emitted if begin - horizon <= window < end - horizon)
+    return answers, final, final.union(slots)
 
 
 def _emissions(case: Case, query: Query, begin: int, end: int) -> dict[int, int]:

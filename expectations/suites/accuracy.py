@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from expectations.policy import Policy
 from expectations.suites.answers import grain
 from expectations.suites.suite import Rules, Suite
-from expectations.tables import SUBJECT, Case, instants, joined, nulls, seconds, shaped
+from expectations.tables import SUBJECT, Cases, instants, joined, nulls, seconds, shaped
 from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.promises import DIGITS
 
@@ -32,33 +32,34 @@ _FRAME = pa.schema(
 )
 
 
-def frame(case: Case, policy: Policy) -> pa.Table:
+def frame(cases: Cases, policy: Policy) -> pa.Table:
     """One row a truth row, one row an accuracy row."""
-    return joined([*(_truth(case, query) for query in case.pipeline.queries), _accuracy(case)], _FRAME)
+    return joined([*(_truth(cases, query) for query in cases.pipeline.queries), _accuracy(cases)], _FRAME)
 
 
-def _truth(case: Case, query: Query) -> pa.Table:
-    rows = case.read(f"truth_{query.id}")
+def _truth(cases: Cases, query: Query) -> pa.Table:
+    rows = cases.read(f"truth_{query.id}")
     return shaped(
         {
+            "interval": rows["interval"],
             "table": f"truth_{query.id}",
             "query": query.id,
             "window_end": instants(rows["window_end"]),
             "grain": grain(query, rows),
             "nulls": nulls(rows, ["window_end", *(["rank", "event_id"] if query.kind == "top_k" else [])]),
-            "final_after_start_s": _final(case, rows),
+            "final_after_start_s": _final(cases, rows),
         },
         _FRAME,
         rows.num_rows,
     )
 
 
-def _final(case: Case, rows: pa.Table) -> pa.ChunkedArray:
-    return pc.add(seconds(rows["window_end"], case.interval.start), float(case.pipeline.horizon_s))
+def _final(cases: Cases, rows: pa.Table) -> pa.ChunkedArray:
+    return pc.add(seconds(rows["window_end"], cases.starts(rows)), float(cases.pipeline.horizon_s))
 
 
-def _accuracy(case: Case) -> pa.Table:
-    rows = case.read("accuracy")
+def _accuracy(cases: Cases) -> pa.Table:
+    rows = cases.read("accuracy")
     hit, error = (pc.equal(rows["metric"], metric) for metric in ("hit_rate", "relative_error"))
     # As the judge rounds, who compares them exactly then.
     value, promised = pc.round(rows["value"], DIGITS), pc.round(rows["promised"], DIGITS)
@@ -67,6 +68,7 @@ def _accuracy(case: Case) -> pa.Table:
     by_value = pc.if_else(hit, pc.greater_equal(value, promised), pc.less_equal(value, promised))
     return shaped(
         {
+            "interval": rows["interval"],
             "table": "accuracy",
             "query": rows["query"],
             "window_end": instants(rows["window_end"]),
@@ -78,7 +80,7 @@ def _accuracy(case: Case) -> pa.Table:
                 null_handling="replace",
             ),
             "nulls": nulls(rows, ["query", "window_end", "metric"]),
-            "final_after_start_s": _final(case, rows),
+            "final_after_start_s": _final(cases, rows),
             "hit_rate": pc.if_else(hit, value, none),
             "least_hit_rate": pc.if_else(hit, promised, none),
             "relative_error": pc.if_else(error, value, none),

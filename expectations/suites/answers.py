@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from expectations.policy import Policy
 from expectations.suites.suite import Rules, Suite
-from expectations.tables import SUBJECT, Case, instants, joined, nulls, seconds, shaped
+from expectations.tables import SUBJECT, Cases, instants, joined, nulls, seconds, shaped
 from tidegate.declarations.models import Pipeline, Query
 
 _FRAME = pa.schema(
@@ -48,27 +48,28 @@ def grain(query: Query, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
     return pc.binary_join_element_wise(instants(rows["window_end"]), *texts, " ", null_handling="replace")
 
 
-def frame(case: Case, policy: Policy) -> pa.Table:
-    """All queries' answers of the interval, reduced to what they have in common."""
-    return joined([_answers(case, query) for query in case.pipeline.queries], _FRAME)
+def frame(cases: Cases, policy: Policy) -> pa.Table:
+    """All queries' answers, reduced to what they have in common."""
+    return joined([_answers(cases, query) for query in cases.pipeline.queries], _FRAME)
 
 
-def _answers(case: Case, query: Query) -> pa.Table:
-    rows = case.read(f"answers_{query.id}")
+def _answers(cases: Cases, query: Query) -> pa.Table:
+    rows = cases.read(f"answers_{query.id}")
     top_k = query.kind == "top_k"
     width_s, range_s, product = _widths(query, rows)
     # At level C, and where a plan leaves it, windows end at ticks between the multiples of EVERY.
-    tick_us = case.pipeline.tick_s * 1_000_000
+    tick_us = cases.pipeline.tick_s * 1_000_000
     end_us = pc.cast(rows["window_end"], pa.int64())
     off_us = pc.subtract(end_us, pc.multiply(pc.divide(end_us, tick_us), tick_us))
     return shaped(
         {
+            "interval": rows["interval"],
             "table": f"answers_{query.id}",
             "query": query.id,
             "window_end": instants(rows["window_end"]),
             "grain": grain(query, rows),
             "nulls": nulls(rows, [*_CONTRACT, *(["rank", "event_id"] if top_k else [])]),
-            "emitted_after_start_s": seconds(rows["emitted_at"], case.interval.start),
+            "emitted_after_start_s": seconds(rows["emitted_at"], cases.starts(rows)),
             "emitted_after_end_s": _after_end(rows),
             "slack_s": rows["slack_s"],
             "off_tick_s": pc.divide(pc.cast(off_us, pa.float64()), 1e6),

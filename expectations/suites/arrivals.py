@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from expectations.policy import Policy
 from expectations.suites.suite import Rules, Suite
-from expectations.tables import SUBJECT, Case, joined, shaped
+from expectations.tables import SUBJECT, Case, Cases, joined, shaped
 from tidegate.declarations.models import Pipeline, Stream
 
 _KEYS = ["event_id", "event_time", "arrival_time"]
@@ -28,24 +28,31 @@ _FRAME = pa.schema(
 )
 
 
-def frame(case: Case, policy: Policy) -> pa.Table:
+def frame(cases: Cases, policy: Policy) -> pa.Table:
     """One row a source file, one row a stream."""
-    files, quarantine = case.read("source_files"), case.read("quarantine", ["stream"])
+    cases.read("source_files")
+    return joined([part for case in cases for part in _arrivals(case)], _FRAME)
+
+
+def _arrivals(case: Case) -> list[pa.Table]:
+    quarantine = case.read("quarantine", ["stream"])
     parts = []
     for stream in case.pipeline.streams:
-        parts += [_files(stream, files, case.pipeline.interval_s), _tuples(case, stream, quarantine)]
-    return joined(parts, _FRAME)
+        parts += [_files(case, stream), _tuples(case, stream, quarantine)]
+    return parts
 
 
-def _files(stream: Stream, files: pa.Table, interval_s: int) -> pa.Table:
+def _files(case: Case, stream: Stream) -> pa.Table:
+    files = case.read("source_files")
     own = files.filter(pc.equal(files["stream"], stream.name))
-    if own.num_rows == 0 and "%H" in stream.path and interval_s % 3600 == 0:
+    if own.num_rows == 0 and "%H" in stream.path and case.pipeline.interval_s % 3600 == 0:
         # The expected set is named: an hourly file of which nothing is said is missing.
         columns: dict[str, object] = {"path": pa.array([stream.path]), "status": pa.array(["missing"])}
         own = shaped(columns, files.schema, 1)
     missing = pc.cast(pc.equal(own["status"], "missing"), pa.int64())
     return shaped(
         {
+            "interval": case.interval.label,
             "table": "source_files",
             "subject": pc.binary_join_element_wise(stream.name, pc.coalesce(own["path"], ""), " "),
             "missing_error": missing if stream.missing_file == "error" else None,
@@ -68,6 +75,7 @@ def _tuples(case: Case, stream: Stream, quarantine: pa.Table) -> pa.Table:
     records = rows.num_rows + refused
     return shaped(
         {
+            "interval": case.interval.label,
             "table": f"events_{stream.name}",
             "subject": stream.name,
             "null_keys": sum(rows[name].null_count for name in _KEYS),

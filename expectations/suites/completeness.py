@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from expectations.policy import Policy
 from expectations.suites.suite import Rules, Suite
-from expectations.tables import SUBJECT, Case
-from expectations.windows import always_answers, due_answers, due_truth
+from expectations.tables import SUBJECT, Case, Cases
+from expectations.windows import always_answers, due_windows
 from tidegate.declarations.models import Pipeline, Query, from_us
 
 _COUNTS = ("records", "partitions", "stages", "windows")
@@ -26,9 +26,15 @@ _FRAME = pa.schema(
 _NOT_DUE = ("history_passes", "history_accuracy", "quality_results")
 
 
-def frame(case: Case, policy: Policy) -> pa.Table:
+def frame(cases: Cases, policy: Policy) -> pa.Table:
     """Pairs of what was due and what is there."""
-    return pa.Table.from_pylist([*_records(case), *_partitions(case), *_stages(case), *_windows(case)], schema=_FRAME)
+    for table in ("run_metrics", *(f"{kind}_{q.id}" for q in cases.pipeline.queries for kind in ("answers", "truth"))):
+        cases.read(table)
+    rows: list[dict[str, object]] = []
+    for case in cases:
+        found = (*_records(case), *_partitions(case), *_stages(case), *_windows(case))
+        rows += [{"interval": case.interval.label, **row} for row in found]
+    return pa.Table.from_pylist(rows, schema=_FRAME)
 
 
 def _records(case: Case) -> Iterator[dict[str, object]]:
@@ -65,9 +71,9 @@ def _stages(case: Case) -> Iterator[dict[str, object]]:
 
 def _windows(case: Case) -> Iterator[dict[str, object]]:
     for query in case.pipeline.queries:
-        answers = due_answers(case, query)
+        answers, truth, allowed = due_windows(case, query)
         yield _row(case, query, f"answers_{query.id}", answers, answers)
-        yield _row(case, query, f"truth_{query.id}", *due_truth(case, query))
+        yield _row(case, query, f"truth_{query.id}", truth, allowed)
 
 
 def _row(case: Case, query: Query, table: str, due: frozenset[int], allowed: frozenset[int]) -> dict[str, object]:

@@ -11,7 +11,7 @@ from scipy.special import bdtr
 
 from expectations.policy import Policy
 from expectations.suites.suite import Rules, Suite
-from expectations.tables import SUBJECT, Case, instants, joined, nulls, shaped
+from expectations.tables import SUBJECT, Case, Cases, instants, joined, nulls, shaped
 from tidegate.declarations.models import Pipeline
 
 _FRAME = pa.schema(
@@ -34,16 +34,14 @@ _FRAME = pa.schema(
 _KEYS = ["leaf_start", "u", "fraction", "weight", "event_id", "event_time", "arrival_time"]
 
 
-def frame(case: Case, policy: Policy) -> pa.Table:
+def frame(cases: Cases, policy: Policy) -> pa.Table:
     """One row a leaf, one row a stream with its samples, one more where a pass judged its estimates."""
-    streams = [s.name for s in case.pipeline.streams if s.history is not None]
+    streams = [s.name for s in cases.pipeline.streams if s.history is not None]
     if not streams:
         return _FRAME.empty_table()
-    leaves = case.read("history_leaves")
-    samples = (_samples(case, leaves, stream) for stream in streams)
-    judged = case.read("history_accuracy", ["stream", "exact", "holds"])
-    coverage = (_coverage(judged.filter(pc.equal(judged["stream"], stream)), stream, policy) for stream in streams)
-    return joined([_leaves(leaves), *samples, *coverage], _FRAME)
+    samples = (_samples(case, stream) for case in cases for stream in streams)
+    coverage = (_coverage(case, stream, policy) for case in cases for stream in streams)
+    return joined([_leaves(cases.read("history_leaves")), *samples, *coverage], _FRAME)
 
 
 def _leaves(rows: pa.Table) -> pa.Table:
@@ -52,6 +50,7 @@ def _leaves(rows: pa.Table) -> pa.Table:
     )
     return shaped(
         {
+            "interval": rows["interval"],
             "table": "history_leaves",
             "subject": name,
             "grain": name,
@@ -81,13 +80,14 @@ def _unsound(rows: pa.Table) -> pa.ChunkedArray | pa.Array:
     return total
 
 
-def _samples(case: Case, leaves: pa.Table, stream: str) -> pa.Table:
+def _samples(case: Case, stream: str) -> pa.Table:
     table = f"history_samples_{stream}"
-    rows = case.read(table, _KEYS)
+    leaves, rows = case.read("history_leaves"), case.read(table, _KEYS)
     due = pc.sum(leaves.filter(pc.equal(leaves["stream"], stream))["sampled"]).as_py() or 0
     weight_gap = pc.abs(pc.subtract(pc.multiply(rows["weight"], rows["fraction"]), 1.0))
     return shaped(
         {
+            "interval": case.interval.label,
             "table": table,
             "subject": stream,
             "nulls": pc.sum(nulls(rows, _KEYS)).as_py() or 0,
@@ -101,9 +101,10 @@ def _samples(case: Case, leaves: pa.Table, stream: str) -> pa.Table:
     )
 
 
-def _coverage(judged: pa.Table, stream: str, policy: Policy) -> pa.Table:
+def _coverage(case: Case, stream: str, policy: Policy) -> pa.Table:
     """The share of the stream's intervals that hold the truth; what is exact has no interval, unless it is wrong."""
-    rows = judged.filter(pc.is_valid(judged["holds"]))
+    judged = case.read("history_accuracy")
+    rows = judged.filter(pc.and_(pc.equal(judged["stream"], stream), pc.is_valid(judged["holds"])))
     rows = rows.filter(pc.invert(pc.and_(rows["exact"], rows["holds"])))
     if not rows.num_rows:
         return _FRAME.empty_table()
@@ -111,6 +112,7 @@ def _coverage(judged: pa.Table, stream: str, policy: Policy) -> pa.Table:
     least = least_holding(rows.num_rows, policy.history_coverage, policy.history_chance)
     return shaped(
         {
+            "interval": case.interval.label,
             "table": f"history_samples_{stream}",
             "subject": f"{held} of {rows.num_rows} contain the true value; chance allows for no fewer than {least}",
             "grain": "estimates",

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from expectations.policy import Policy
 from expectations.suites.suite import Rules, Suite
-from expectations.tables import SUBJECT, Case, instants, joined, nulls, shaped
+from expectations.tables import SUBJECT, Cases, instants, joined, nulls, shaped
 from tidegate.declarations.models import Pipeline
 from tidegate.declarations.units import show_bytes
 
@@ -35,16 +35,16 @@ _FRAME = pa.schema(
 )
 
 
-def frame(case: Case, policy: Policy) -> pa.Table:
+def frame(cases: Cases, policy: Policy) -> pa.Table:
     """One row a plan row; the four plans one after another."""
-    plan = case.read("window_plan")
+    plan = cases.read("window_plan")
     parts = [
-        _window_plan(case, plan),
-        _query_plan(case),
+        _window_plan(cases, plan),
+        _query_plan(cases),
         _together(plan),
-        _held(case),
-        _slack_plan(case),
-        _error_width_plan(case),
+        _held(cases),
+        _slack_plan(cases),
+        _error_width_plan(cases),
     ]
     return joined(parts, _FRAME)
 
@@ -56,32 +56,41 @@ def _grain(rows: pa.Table, keys: list[str]) -> pa.ChunkedArray:
 
 def _together(plan: pa.Table) -> pa.Table:
     """All windows of one plan: it is they together that must fit."""
-    sums = plan.group_by("effective_from").aggregate([("planned_bytes", "sum")]).sort_by("effective_from")
+    sums = _sums(plan, "effective_from", "planned_bytes")
     subject = pc.binary_join_element_wise("all streams", instants(sums["effective_from"]), " ", null_handling="replace")
-    columns: dict[str, object] = {"table": "window_plan", "subject": subject, "grain": subject, "nulls": 0}
+    columns: dict[str, object] = {"interval": sums["interval"], "table": "window_plan"}
+    columns |= {"subject": subject, "grain": subject, "nulls": 0}
     return shaped(columns | {"planned_bytes": sums["planned_bytes_sum"]}, _FRAME, sums.num_rows)
 
 
-def _held(case: Case) -> pa.Table:
+def _sums(rows: pa.Table, at: str, what: str) -> pa.Table:
+    """The sum of ``what`` in each interval at each instant."""
+    sums = rows.group_by(["interval", at]).aggregate([(what, "sum")])
+    return sums.sort_by([("interval", "ascending"), (at, "ascending")])
+
+
+def _held(cases: Cases) -> pa.Table:
     """What all windows held at most in a tick, together."""
-    rates = case.read("stream_rates")
-    sums = rates.group_by("tick").aggregate([("held_bytes", "sum")]).sort_by("tick")
+    rates = cases.read("stream_rates")
+    sums = _sums(rates, "tick", "held_bytes")
     subject = pc.binary_join_element_wise("all streams", instants(sums["tick"]), " ", null_handling="replace")
-    columns: dict[str, object] = {"table": "stream_rates", "subject": subject, "grain": subject, "nulls": 0}
+    columns: dict[str, object] = {"interval": sums["interval"], "table": "stream_rates"}
+    columns |= {"subject": subject, "grain": subject, "nulls": 0}
     return shaped(columns | {"held_bytes": pc.cast(sums["held_bytes_sum"], pa.float64())}, _FRAME, sums.num_rows)
 
 
-def _window_plan(case: Case, rows: pa.Table) -> pa.Table:
+def _window_plan(cases: Cases, rows: pa.Table) -> pa.Table:
     # Surplus memory may widen a window beyond what its queries need, up to the stream's greatest width.
-    names = [s.name for s in case.pipeline.streams]
+    names = [s.name for s in cases.pipeline.streams]
     index = pc.index_in(rows["stream"], pa.array(names, pa.string()))
-    greatest = pa.array([case.pipeline.max_width_s(name) for name in names], pa.float64())
+    greatest = pa.array([cases.pipeline.max_width_s(name) for name in names], pa.float64())
     declared = greatest.take(pc.cast(index, pa.int64()))
     # Eviction only narrows: what it leaves was planned when queries may have needed more than they do now.
     planned = pc.and_(pc.is_valid(declared), pc.not_equal(rows["trigger"], "eviction"))
     required = ["stream", "effective_from", "support_level", "width_s", "min_width_s", "max_width_s", "planned_bytes"]
     return shaped(
         {
+            "interval": rows["interval"],
             "table": "window_plan",
             "subject": _grain(rows, ["stream"]),
             "grain": _grain(rows, ["stream"]),
@@ -98,10 +107,11 @@ def _window_plan(case: Case, rows: pa.Table) -> pa.Table:
     )
 
 
-def _query_plan(case: Case) -> pa.Table:
-    rows = case.read("query_plan")
+def _query_plan(cases: Cases) -> pa.Table:
+    rows = cases.read("query_plan")
     return shaped(
         {
+            "interval": rows["interval"],
             "table": "query_plan",
             "query": rows["query"],
             "subject": _grain(rows, ["query"]),
@@ -118,10 +128,11 @@ def _kept_at_least(rows: pa.Table) -> pa.ChunkedArray:
     return pc.and_(pc.not_equal(rows["support_level"], "infeasible"), pc.not_equal(rows["trigger"], "eviction"))
 
 
-def _slack_plan(case: Case) -> pa.Table:
-    rows = case.read("slack_plan")
+def _slack_plan(cases: Cases) -> pa.Table:
+    rows = cases.read("slack_plan")
     return shaped(
         {
+            "interval": rows["interval"],
             "table": "slack_plan",
             "query": rows["query"],
             "subject": pa.array(list(map(_wait, rows.to_pylist(), _grain(rows, ["query"]).to_pylist())), pa.string()),
@@ -148,10 +159,11 @@ def _wait(row: dict[str, Any], subject: str) -> str:
     return f"{subject}: its promise asks for a wait of {least} and {needed} of memory; it waits {given}{expected}"
 
 
-def _error_width_plan(case: Case) -> pa.Table:
-    rows = case.read("error_width_plan")
+def _error_width_plan(cases: Cases) -> pa.Table:
+    rows = cases.read("error_width_plan")
     return shaped(
         {
+            "interval": rows["interval"],
             "table": "error_width_plan",
             "query": rows["query"],
             "subject": _grain(rows, ["query", "stream"]),

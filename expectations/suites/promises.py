@@ -5,15 +5,16 @@ The judgement is calibrate's, and the only one; here it is looked at, and compar
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from expectations.policy import Policy
 from expectations.suites.suite import Rules, Suite
-from expectations.tables import SUBJECT, Case
-from tidegate.declarations.models import Pipeline, Query
+from expectations.tables import SUBJECT, Cases
+from tidegate.declarations.models import Pipeline
 from tidegate.declarations.promises import LEAST_PERIODS, PERIODS_KEPT, Row, period_length, show_measured, show_period
 
 _PAIRS = ("kept", "fail", "met", "so_far", "slack")
@@ -28,20 +29,17 @@ _FRAME = pa.schema(
 )
 
 
-def frame(case: Case, policy: Policy) -> pa.Table:
+def frame(cases: Cases, policy: Policy) -> pa.Table:
     """A row for each row of ``promise_periods``; for each query with a promise, K against its oracle."""
-    strict = {query.id for query in case.pipeline.queries if query.on_miss == "fail"}
-    rows = [_judged(row, row["query"] in strict) for row in case.read("promise_periods").to_pylist()]
-    plans = case.trailing("slack_plan", policy.trailing)
-    for query in case.pipeline.queries:
-        if query.promised is not None:
-            rows += _oracle(query, plans, policy)
-    return pa.Table.from_pylist(rows, schema=_FRAME)
+    strict = {query.id for query in cases.pipeline.queries if query.on_miss == "fail"}
+    rows = [_judged(row, row["query"] in strict) for row in cases.read("promise_periods").to_pylist()]
+    return pa.Table.from_pylist([*rows, *_oracle(cases, policy)], schema=_FRAME)
 
 
 def _judged(row: Row, strict: bool) -> dict[str, object]:
     period = f"{row['query']}: {row['promise']}, {period_length(row)} {show_period(row)}"
     found: dict[str, object] = {
+        "interval": row["interval"],
         "table": "promise_periods",
         "query": row["query"],
         "subject": f"{period}: {show_measured(row)}",
@@ -59,22 +57,39 @@ def _judged(row: Row, strict: bool) -> dict[str, object]:
     return found
 
 
-def _oracle(query: Query, plans: pa.Table, policy: Policy) -> list[dict[str, object]]:
-    known = pc.and_(pc.equal(plans["query"], query.id), pc.is_valid(plans["oracle_slack_s"]))
-    own = plans.filter(pc.and_(known, pc.is_valid(plans["slack_s"])))
-    if own.num_rows == 0:
-        return []
+def _oracle(cases: Cases, policy: Policy) -> Iterator[dict[str, object]]:
+    """K and the oracle's of each query with a promise, on the average of the plans up to each interval's end."""
+    cases.read("slack_plan")
     hours = f"{policy.trailing.total_seconds() / 3600:g} h"
-    return [
-        {
-            "table": "slack_plan",
-            "query": query.id,
-            "grain": query.id,
-            "subject": f"{query.id}: mean of {own.num_rows} plans of the past {hours}",
-            "slack_measured": pc.mean(own["slack_s"]).as_py(),
-            "slack_promised": pc.mean(own["oracle_slack_s"]).as_py(),
-        }
-    ]
+    promised = [query.id for query in cases.pipeline.queries if query.promised is not None]
+    known: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for case in cases:
+        labels = case.trailing("slack_plan", policy.trailing) if promised else []
+        for label in labels:
+            if label not in known:
+                known[label] = _slacks(case.cached.part("slack_plan", label))
+        for query in promised:
+            own = [pair for label in labels for pair in known[label].get(query, ())]
+            if own:
+                yield {
+                    "interval": case.interval.label,
+                    "table": "slack_plan",
+                    "query": query,
+                    "grain": query,
+                    "subject": f"{query}: mean of {len(own)} plans of the past {hours}",
+                    "slack_measured": math.fsum(slack for slack, _ in own) / len(own),
+                    "slack_promised": math.fsum(oracle for _, oracle in own) / len(own),
+                }
+
+
+def _slacks(plans: pa.Table) -> dict[str, list[tuple[float, float]]]:
+    """Query → (K, the oracle's), of the plans that have both."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    columns = (plans[name].to_pylist() for name in ("query", "slack_s", "oracle_slack_s"))
+    for query, slack, oracle in zip(*columns, strict=True):
+        if slack is not None and oracle is not None:
+            found.setdefault(query, []).append((slack, oracle))
+    return found
 
 
 def expectations(gxe: Any, pipeline: Pipeline, policy: Policy) -> list[Any]:

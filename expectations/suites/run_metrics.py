@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from expectations.policy import Policy
 from expectations.suites.suite import Rules, Suite
-from expectations.tables import SUBJECT, Case, nulls, shaped
+from expectations.tables import SUBJECT, Cases, nulls, shaped
 from tidegate.declarations.models import Pipeline
 
 _BYTES = ("peak_state_bytes", "memory_budget_bytes", "peak_process_bytes", "process_budget_bytes")
@@ -35,12 +35,13 @@ STAGES = (
 )
 
 
-def frame(case: Case, policy: Policy) -> pa.Table:
-    """One row a stage (and query) of the interval."""
-    rows = case.read("run_metrics")
+def frame(cases: Cases, policy: Policy) -> pa.Table:
+    """One row a stage (and query) of an interval."""
+    rows = cases.read("run_metrics")
     rows = rows.filter(pc.is_in(rows["app"], pa.array(STAGES)))
     name = pc.binary_join_element_wise(rows["app"], pc.coalesce(rows["query"], ""), " ", null_handling="replace")
     columns: dict[str, object] = {
+        "interval": rows["interval"],
         "table": "run_metrics",
         "query": rows["query"],
         "subject": pc.utf8_trim_whitespace(name),

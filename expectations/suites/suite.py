@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from expectations.policy import Policy
-from expectations.tables import Case
+from expectations.tables import Cases
 from tidegate.declarations.models import Pipeline
 
 
@@ -17,13 +17,13 @@ from tidegate.declarations.models import Pipeline
 class Suite:
     """One topic.
 
-    ``frame``: the rows that are judged, made from the interval's tables. ``expectations``: Great Expectations'
+    ``frame``: the rows that are judged, made from the intervals' tables. ``expectations``: Great Expectations'
     expectations on them, given its module ``expectations`` (imported late, for it is slow), pipeline and policy.
     """
 
     name: str
     about: str
-    frame: Callable[[Case, Policy], pa.Table]
+    frame: Callable[[Cases, Policy], pa.Table]
     expectations: Callable[[Any, Pipeline, Policy], list[Any]]
 
 

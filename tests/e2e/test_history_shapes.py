@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pytest
 from expectations.policy import Policy
 from expectations.suites import history as history_suite
-from expectations.tables import Cached, Case
+from expectations.tables import Cached, Cases
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import (
@@ -195,8 +195,8 @@ def _check(context: RunContext, shapes: Mapping[str, Shape], tuples: Mapping[str
     section = history_section(context.pipeline, Tables(context.warehouse))
     assert section.title == "History"
     for interval in intervals_between(context.pipeline, START, END):
-        case = Case(context.pipeline, interval, Cached(context.warehouse))
-        frame = history_suite.frame(case, Policy())
+        cases = Cases(context.pipeline, (interval,), Cached(context.warehouse))
+        frame = history_suite.frame(cases, Policy())
         assert not any(frame.column("unsound_aggregates").drop_null().to_pylist())
 
 
