@@ -60,7 +60,7 @@ def test_a_cold_start_is_said_once(cold_start, tmp_path):
 
 
 def test_a_long_run_starts_cold_in_its_first_pass_only(tmp_path, monkeypatch):
-    """More than 96 intervals are run in passes; each continues from the one before."""
+    """More than 96 intervals are run in passes, a short one first; each continues from the one before."""
     seen = []
 
     class Watched(Companion):
@@ -73,8 +73,8 @@ def test_a_long_run_starts_cold_in_its_first_pass_only(tmp_path, monkeypatch):
         intervals = intervals_between(context.pipeline, START, START + 5 * DAY)
         run.run(context, intervals, ["resample_history"])
         log = context.warehouse.folder / "_logs" / "stages.jsonl"
-        assert [json.loads(line)["intervals"] for line in log.read_text().splitlines()] == [96, 24]
-    assert seen == [(96, True), (24, False)]
+        assert [json.loads(line)["intervals"] for line in log.read_text().splitlines()] == [24, 48, 48]
+    assert seen == [(24, True), (48, False), (48, False)]
 
 
 def test_a_stage_says_a_short_line_and_logs_what_it_measured(tmp_path, capsys):

@@ -23,6 +23,8 @@ from tidegate.store.intervals import Interval
 from tidegate.store.places import Place
 
 _PATIENCE_S = 10
+# What waits here and what is being done: a stage that takes longer in one pass does not hold up the other process.
+_AHEAD = 2
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Companion:
     def __init__(self, context: RunContext):
         self._context = context
         self._process: subprocess.Popen[bytes] | None = None
-        self._waiting = False
+        self._asked = 0
 
     def __enter__(self) -> Companion:
         return self
@@ -54,11 +56,11 @@ class Companion:
             return
         try:
             if kind is None:
-                self.wait()
+                self.wait(0)
             elif issubclass(kind, Exception):
                 # What failed is another stage for other intervals: what is being done here is of use all the same.
                 with contextlib.suppress(Exception):
-                    self.wait()
+                    self.wait(0)
             if kind is None or issubclass(kind, Exception):
                 self._send(None)
                 with contextlib.suppress(subprocess.TimeoutExpired):
@@ -69,8 +71,8 @@ class Companion:
             self._connection.close()
 
     def run(self, stages: Sequence[str], intervals: Sequence[Interval]) -> None:
-        """Begin, once what was asked for before is done; what that has raised is raised here."""
-        self.wait()
+        """Have it done after what was asked for before; waits if that is much. What that has raised is raised here."""
+        self.wait(_AHEAD - 1)
         if self._process is None:
             self._connection, theirs = Pipe()
             command = [sys.executable, "-m", "tidegate.stages.companion", str(theirs.fileno())]
@@ -78,23 +80,23 @@ class Companion:
             theirs.close()
             self._send((self._context.pipeline, self._context.warehouse_root))
         self._send(_Asked(tuple(stages), tuple(intervals), self._context.cold_start))
-        self._waiting = True
+        self._asked += 1
 
     def _send(self, what: object) -> None:
         with contextlib.suppress(OSError):  # of a process that has ended, wait() tells
             self._connection.send(what)
 
-    def wait(self) -> None:
-        """Return when what was asked for is done; raises what it has raised."""
-        if not self._waiting:
-            return
-        self._waiting = False
-        try:
-            error = self._connection.recv()
-        except (EOFError, OSError):
-            raise RuntimeError("the process that ran beside this one was ended from outside: run this again") from None
-        if error is not None:
-            raise error
+    def wait(self, left: int = 0) -> None:
+        """Return when no more than so much is to be done; raises what it has raised."""
+        while self._asked > left or (self._asked and self._connection.poll()):
+            self._asked -= 1
+            try:
+                error = self._connection.recv()
+            except (EOFError, OSError):
+                message = "the process that ran beside this one was ended from outside: run this again"
+                raise RuntimeError(message) from None
+            if error is not None:
+                raise error
 
 
 def main(connection: Connection) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 from tidegate.declarations import stages as declared
 from tidegate.engine.context import RunContext, on_this_machine
@@ -17,6 +18,7 @@ ANSWERS = "answers"
 # What a live run does at an interval's end, unless it is told otherwise.
 LIVE_STAGES = STAGES[:-1]
 _INTERVALS_AT_ONCE = 96
+_INTERVALS_AT_FIRST = 24
 _ASIDE = ("sample_history", "resample_history", "check_quality")
 
 Stage = Callable[[RunContext, Sequence[Interval]], None]
@@ -40,10 +42,10 @@ def run(context: RunContext, intervals: Sequence[Interval], stages: Sequence[str
     took turns.
 
     Of several passes on one machine, what no later pass waits for runs in a process beside this one: what it raises,
-    a critical check that failed too, is raised when the next pass is done. ``with_checked``: see ``publish``.
+    a critical check that failed too, is raised when a pass after it is done. ``with_checked``: see ``publish``.
     """
     names = [stage for stage in STAGES if stage in stages]
-    passes = [intervals[i : i + _INTERVALS_AT_ONCE] for i in range(0, len(intervals), _INTERVALS_AT_ONCE)]
+    passes = _passes(intervals)
     # The stages of a pass that no stage of the next one waits for run beside it.
     aside = [name for name in names if name in _ASIDE and len(passes) > 1 and on_this_machine()]
     steps = _steps([name for name in names if name not in aside])
@@ -60,6 +62,23 @@ def run(context: RunContext, intervals: Sequence[Interval], stages: Sequence[str
         # dbt brings a session of its own; two at once would take twice the memory.
         context.release_spark()
         _application("publish").run(context, intervals, with_checked)
+
+
+def _passes(intervals: Sequence[Interval]) -> list[Sequence[Interval]]:
+    """Of several passes the first and the last are short: beside them little else runs.
+
+
+    >>> [len(part) for part in _passes(range(250))]
+    [24, 96, 65, 33, 32]
+    """
+    if len(intervals) <= _INTERVALS_AT_ONCE:
+        return [intervals]
+    sizes = [_INTERVALS_AT_FIRST]
+    while (left := len(intervals) - sum(sizes)) > 0:
+        most = left if left <= 2 * _INTERVALS_AT_FIRST else -(-left // 2)
+        sizes.append(min(most, _INTERVALS_AT_ONCE))
+    ends = list(accumulate(sizes))
+    return [intervals[end - size : end] for end, size in zip(ends, sizes, strict=True)]
 
 
 def _steps(names: Sequence[str]) -> list[Stage]:
