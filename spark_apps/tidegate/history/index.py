@@ -14,7 +14,6 @@ import hashlib
 import json
 import uuid
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -24,7 +23,7 @@ import pyarrow.compute as pc
 
 from tidegate.store.cut import read_file
 from tidegate.store.parquet import dataset
-from tidegate.store.places import Place, move, remove_tree
+from tidegate.store.places import Place, each, move, remove_tree
 from tidegate.store.warehouse import Warehouse
 
 FOLDER = "history_index"
@@ -32,7 +31,6 @@ SMALL_FILE_BYTES = 1 << 16
 _FORMAT = "1"
 _MONTH = len("2013-02")
 _DIGEST_BYTES = 16
-_READERS = 4
 _FILES_ONE_BY_ONE = 256
 _MONTHS_IN_MEMORY = 12
 
@@ -134,7 +132,7 @@ class HistoryIndex:
         if len(paths) > _FILES_ONE_BY_ONE:
             rows = _in_bulk([path for _, path in paths], self.schema)
         else:
-            rows = _one_by_one(paths, self.schema)
+            rows = _one_by_one(self.warehouse.folder, paths, self.schema)
         return rows if self.samples else rows.filter(pc.equal(rows.column("stream"), self.stream))
 
     def _load(self, path: Place) -> Copied:
@@ -203,9 +201,8 @@ def _only(rows: pa.Table, names: Names) -> pa.Table:
     return rows if wanted.all() else rows.filter(pa.array(wanted[_codes_of(rows)]))
 
 
-def _one_by_one(paths: Sequence[tuple[str, str]], schema: pa.Schema) -> pa.Table:
-    with ThreadPoolExecutor(_READERS) as pool:
-        parts = list(pool.map(lambda item: read_file(item[1], schema), paths))
+def _one_by_one(within: Place, paths: Sequence[tuple[str, str]], schema: pa.Schema) -> pa.Table:
+    parts = each(within, lambda item: read_file(item[1], schema), paths)
     labels, counts = [label for label, _ in paths], [len(part) for part in parts]
     rows = pa.concat_tables([schema.empty_table(), *parts])
     return rows.append_column("interval", pa.array(np.repeat(np.array(labels, dtype=object), counts), pa.string()))

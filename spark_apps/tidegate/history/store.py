@@ -9,7 +9,6 @@ So ``leaf_start``, ``fraction`` and ``weight`` in the files are those at entry; 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,12 +22,11 @@ from tidegate.store import parquet
 from tidegate.store.commit import Commit
 from tidegate.store.cut import read_file
 from tidegate.store.intervals import Interval
-from tidegate.store.places import Place, link, place
+from tidegate.store.places import Place, each, link
 from tidegate.store.warehouse import Warehouse
 
 LEVELS, ROOM = "history_levels", "history_room"
 SAMPLE_ORDER = ("leaf_start", "u", "event_id", "arrival_time")
-_READERS = 4
 
 
 @dataclass(frozen=True)
@@ -60,9 +58,9 @@ def samples_table(stream: str) -> str:
 def band_files(warehouse: Warehouse, stream: str, labels: Sequence[str]) -> list[BandFile]:
     """The files of the named partitions that hold any samples."""
     table = samples_table(stream)
-    paths = [(label, place(path)) for label in labels for path in warehouse.files(table, [label])]
-    with ThreadPoolExecutor(_READERS) as pool:
-        found = list(pool.map(lambda item: BandFile.of(*item), paths))
+    folder = warehouse.folder / table
+    paths = [(label, folder / file.path) for label in labels for file in warehouse.live(table, label)]
+    found = each(folder, lambda item: BandFile.of(*item), paths)
     return [file for file in found if file.rows]
 
 
@@ -199,8 +197,7 @@ def samples_in_force(wanted: pa.Schema, strata: Strata, files: Sequence[BandFile
     """The sampled tuples of these files that lie in the strata, with the wanted columns (``sample_schema``)."""
     number = {label: i for i, label in enumerate(strata.labels)}
     own = [file for file in files if file.label in number]
-    with ThreadPoolExecutor(_READERS) as pool:
-        parts = list(pool.map(lambda f: read_file(f.path, wanted), own))
+    parts = each(own[0].path, lambda f: read_file(f.path, wanted), own) if own else []
     rows = pa.concat_tables(parts) if parts else wanted.empty_table()
     label = np.repeat(np.array([number[f.label] for f in own], np.int64), [len(part) for part in parts])
     return in_force(rows, label, strata)

@@ -34,6 +34,7 @@ class _Asked:
     stages: tuple[str, ...]
     intervals: tuple[Interval, ...]
     cold_start: bool
+    continues: bool
 
 
 class Companion:
@@ -79,7 +80,7 @@ class Companion:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
             theirs.close()
             self._send((self._context.pipeline, self._context.warehouse_root))
-        self._send(_Asked(tuple(stages), tuple(intervals), self._context.cold_start))
+        self._send(_Asked(tuple(stages), tuple(intervals), self._context.cold_start, self._context.continues))
         self._asked += 1
 
     def _send(self, what: object) -> None:
@@ -108,7 +109,7 @@ def main(connection: Connection) -> None:
     Thread(target=_listen, args=(connection, asked), daemon=True).start()
     with RunContext(*of, here=True) as context:
         while (one := asked.get()) is not None:
-            context.cold_start = one.cold_start
+            context.cold_start, context.continues = one.cold_start, one.continues
             try:
                 for stage in one.stages:
                     importlib.import_module(f"tidegate.stages.{stage}").run(context, one.intervals)

@@ -50,7 +50,8 @@ def run(context: RunContext, intervals: Sequence[Interval], stages: Sequence[str
     aside = [name for name in names if name in _ASIDE and len(passes) > 1 and on_this_machine()]
     steps = _steps([name for name in names if name not in aside])
     with Companion(context) as companion:
-        for part in passes:
+        for number, part in enumerate(passes, start=1):
+            context.continues = number < len(passes)
             for step in steps:
                 step(context, part)
             if aside:

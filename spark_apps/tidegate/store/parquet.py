@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -29,7 +28,8 @@ def opened(where: str | Place) -> pq.ParquetFile:
     """A file to read."""
     path, system = located(where)
     if system is None and os.stat(path).st_size <= _SMALL_BYTES:
-        return pq.ParquetFile(pa.BufferReader(Path(path).read_bytes()))
+        with open(path, "rb", buffering=0) as file:
+            return pq.ParquetFile(pa.BufferReader(file.readall()))
     return pq.ParquetFile(path, filesystem=system)
 
 
