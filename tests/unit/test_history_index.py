@@ -21,6 +21,7 @@ from tidegate.history.past import Past, _groups, _leaves, _samples
 from tidegate.history.questions import query_history
 from tidegate.stages import resample_history, sample_history
 from tidegate.store.intervals import Interval, intervals_between
+from tidegate.store.places import Place
 from tidegate.store.warehouse import Warehouse
 
 SQL = "SELECT kind, COUNT(*), AVG(cost), MAX(units) FROM calls WHERE units > 2 GROUP BY kind"
@@ -78,9 +79,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The partitions whose files are opened for the copy."""
     found: list[str] = []
 
-    def watched(paths, schema):  # type: ignore[no-untyped-def]
+    def watched(within: Place, paths, schema):  # type: ignore[no-untyped-def]
         found.extend(label for label, _ in paths)
-        return one_by_one(paths, schema)
+        return one_by_one(within, paths, schema)
 
     one_by_one = history_index._one_by_one
     monkeypatch.setattr(history_index, "_one_by_one", watched)
