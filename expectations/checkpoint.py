@@ -75,6 +75,7 @@ class Checkpoint:
         for first in range(0, len(intervals), _INTERVALS_AT_ONCE):
             cases = Cases(self.pipeline, tuple(intervals[first : first + _INTERVALS_AT_ONCE]), cached)
             for part in cases.in_parts():
+                cached.ahead = part.labels
                 judged = [(suite, self._judge(suite, part)) for suite in self.suites]
                 for interval in part.intervals:
                     found = tuple(SuiteResult(suite, by_label[interval.label]) for suite, by_label in judged)

@@ -55,9 +55,13 @@ class Tables(Protocol):
 
 @dataclass
 class Cached:
-    """Tables that remember the small partitions that suites and trailing periods read again and again."""
+    """Tables that remember the small partitions that suites and trailing periods read again and again.
+
+    ``ahead``: labels of the intervals that are judged next; who asks for one of their partitions has all of them read.
+    """
 
     tables: Tables
+    ahead: tuple[str, ...] = ()
     _labels: dict[str, list[str]] = field(default_factory=dict)
     _together: dict[tuple[str, tuple[str, ...]], pa.Table] = field(default_factory=dict)
     _parts: dict[tuple[str, str], pa.Table] = field(default_factory=dict)
@@ -76,6 +80,8 @@ class Cached:
         if table.startswith(_ROW_A_TUPLE):
             return self.tables.read_arrow(table, [label], columns)
         key = (table, label)
+        if key not in self._parts and len(self.ahead) > 1 and label in self.ahead:
+            self.together(table, self.ahead)
         if key not in self._parts:
             rows = self.tables.read_arrow(table, [label])
             if rows.num_rows > ROWS_AT_ONCE:
@@ -213,7 +219,7 @@ class Cases:
 
 def by_label(rows: pa.Table, labels: Sequence[str]) -> dict[str, pa.Table]:
     """The rows of each label, of rows that stand in the order of the labels."""
-    counts = {one["values"].as_py(): one["counts"].as_py() for one in pc.value_counts(rows["interval"])}
+    counts = {one["values"]: one["counts"] for one in pc.value_counts(rows["interval"]).to_pylist()}
     found, begin = {}, 0
     for label in labels:
         count = counts.get(label, 0)

@@ -30,20 +30,18 @@ _FRAME = pa.schema(
 
 def frame(cases: Cases, policy: Policy) -> pa.Table:
     """One row a source file, one row a stream."""
-    cases.read("source_files")
     return joined([part for case in cases for part in _arrivals(case)], _FRAME)
 
 
 def _arrivals(case: Case) -> list[pa.Table]:
-    quarantine = case.read("quarantine", ["stream"])
+    files, quarantine = case.read("source_files"), case.read("quarantine", ["stream"])
     parts = []
     for stream in case.pipeline.streams:
-        parts += [_files(case, stream), _tuples(case, stream, quarantine)]
+        parts += [_files(case, stream, files), _tuples(case, stream, quarantine)]
     return parts
 
 
-def _files(case: Case, stream: Stream) -> pa.Table:
-    files = case.read("source_files")
+def _files(case: Case, stream: Stream, files: pa.Table) -> pa.Table:
     own = files.filter(pc.equal(files["stream"], stream.name))
     if own.num_rows == 0 and "%H" in stream.path and case.pipeline.interval_s % 3600 == 0:
         # The expected set is named: an hourly file of which nothing is said is missing.

@@ -28,8 +28,6 @@ _NOT_DUE = ("history_passes", "history_accuracy", "quality_results")
 
 def frame(cases: Cases, policy: Policy) -> pa.Table:
     """Pairs of what was due and what is there."""
-    for table in ("run_metrics", *(f"{kind}_{q.id}" for q in cases.pipeline.queries for kind in ("answers", "truth"))):
-        cases.read(table)
     rows: list[dict[str, object]] = []
     for case in cases:
         found = (*_records(case), *_partitions(case), *_stages(case), *_windows(case))

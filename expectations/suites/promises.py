@@ -59,7 +59,6 @@ def _judged(row: Row, strict: bool) -> dict[str, object]:
 
 def _oracle(cases: Cases, policy: Policy) -> Iterator[dict[str, object]]:
     """K and the oracle's of each query with a promise, on the average of the plans up to each interval's end."""
-    cases.read("slack_plan")
     hours = f"{policy.trailing.total_seconds() / 3600:g} h"
     promised = [query.id for query in cases.pipeline.queries if query.promised is not None]
     known: dict[str, dict[str, list[tuple[float, float]]]] = {}

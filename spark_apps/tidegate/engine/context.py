@@ -71,7 +71,8 @@ class RunContext:
     """A pipeline at work on a warehouse. Use as a context manager: it stops the Spark session that it started.
 
     ``beside``: a session of the caller's, which is used and not stopped. ``here``: all slices run in this process,
-    however large. ``tidied``: whether upkeep has been done. ``continues``: another pass of the same run follows.
+    however large. ``tidied``: whether upkeep has been done. ``days_follow``: a later pass
+    of the same run ends a UTC day, too.
     """
 
     pipeline: Pipeline
@@ -83,7 +84,7 @@ class RunContext:
     here: bool = False
     executor_bytes: int = field(default=0, init=False)
     tidied: bool = field(default=False, init=False)
-    continues: bool = field(default=False, init=False)
+    days_follow: bool = field(default=False, init=False)
     _spark: SparkSession | None = field(default=None, init=False)
     _told_cold_start: bool = field(default=False, init=False)
 

@@ -34,7 +34,7 @@ class _Asked:
     stages: tuple[str, ...]
     intervals: tuple[Interval, ...]
     cold_start: bool
-    continues: bool
+    days_follow: bool
 
 
 class Companion:
@@ -47,7 +47,7 @@ class Companion:
     def __init__(self, context: RunContext):
         self._context = context
         self._process: subprocess.Popen[bytes] | None = None
-        self._asked = 0
+        self._to_be_done = 0
 
     def __enter__(self) -> Companion:
         return self
@@ -57,11 +57,11 @@ class Companion:
             return
         try:
             if kind is None:
-                self.wait(0)
+                self.wait()
             elif issubclass(kind, Exception):
                 # What failed is another stage for other intervals: what is being done here is of use all the same.
                 with contextlib.suppress(Exception):
-                    self.wait(0)
+                    self.wait()
             if kind is None or issubclass(kind, Exception):
                 self._send(None)
                 with contextlib.suppress(subprocess.TimeoutExpired):
@@ -80,8 +80,8 @@ class Companion:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
             theirs.close()
             self._send((self._context.pipeline, self._context.warehouse_root))
-        self._send(_Asked(tuple(stages), tuple(intervals), self._context.cold_start, self._context.continues))
-        self._asked += 1
+        self._send(_Asked(tuple(stages), tuple(intervals), self._context.cold_start, self._context.days_follow))
+        self._to_be_done += 1
 
     def _send(self, what: object) -> None:
         with contextlib.suppress(OSError):  # of a process that has ended, wait() tells
@@ -89,8 +89,8 @@ class Companion:
 
     def wait(self, left: int = 0) -> None:
         """Return when no more than so much is to be done; raises what it has raised."""
-        while self._asked > left or (self._asked and self._connection.poll()):
-            self._asked -= 1
+        while self._to_be_done > left or (self._to_be_done and self._connection.poll()):
+            self._to_be_done -= 1
             try:
                 error = self._connection.recv()
             except (EOFError, OSError):
@@ -109,7 +109,7 @@ def main(connection: Connection) -> None:
     Thread(target=_listen, args=(connection, asked), daemon=True).start()
     with RunContext(*of, here=True) as context:
         while (one := asked.get()) is not None:
-            context.cold_start, context.continues = one.cold_start, one.continues
+            context.cold_start, context.days_follow = one.cold_start, one.days_follow
             try:
                 for stage in one.stages:
                     importlib.import_module(f"tidegate.stages.{stage}").run(context, one.intervals)

@@ -92,8 +92,8 @@ def run(context: RunContext, intervals: Sequence[Interval]) -> None:
             stage.commit.put_state(LEVELS, interval, pa.concat_tables(levels))
             stage.commit.put_arrow(ACCURACY, interval, pa.concat_tables(accuracy))
         _rewrite(context, stage, written, held)
-    # What the next pass changes again, it would have to copy again.
-    for stream in streams if not context.continues else ():
+    # What a later pass changes again, it would have to copy again.
+    for stream in streams if not context.days_follow else ():
         renew(context.warehouse, stream)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 
 from tidegate.declarations import stages as declared
 from tidegate.engine.context import RunContext, on_this_machine
@@ -51,7 +50,7 @@ def run(context: RunContext, intervals: Sequence[Interval], stages: Sequence[str
     steps = _steps([name for name in names if name not in aside])
     with Companion(context) as companion:
         for number, part in enumerate(passes, start=1):
-            context.continues = number < len(passes)
+            context.days_follow = any(interval.ends_day for later in passes[number:] for interval in later)
             for step in steps:
                 step(context, part)
             if aside:
@@ -68,18 +67,19 @@ def run(context: RunContext, intervals: Sequence[Interval], stages: Sequence[str
 def _passes(intervals: Sequence[Interval]) -> list[Sequence[Interval]]:
     """Of several passes the first and the last are short: beside them little else runs.
 
-
     >>> [len(part) for part in _passes(range(250))]
     [24, 96, 65, 33, 32]
     """
     if len(intervals) <= _INTERVALS_AT_ONCE:
         return [intervals]
-    sizes = [_INTERVALS_AT_FIRST]
-    while (left := len(intervals) - sum(sizes)) > 0:
-        most = left if left <= 2 * _INTERVALS_AT_FIRST else -(-left // 2)
-        sizes.append(min(most, _INTERVALS_AT_ONCE))
-    ends = list(accumulate(sizes))
-    return [intervals[end - size : end] for end, size in zip(ends, sizes, strict=True)]
+    passes = [intervals[:_INTERVALS_AT_FIRST]]
+    left = intervals[_INTERVALS_AT_FIRST:]
+    while left:
+        most = len(left) if len(left) <= 2 * _INTERVALS_AT_FIRST else -(-len(left) // 2)
+        size = min(most, _INTERVALS_AT_ONCE)
+        passes.append(left[:size])
+        left = left[size:]
+    return passes
 
 
 def _steps(names: Sequence[str]) -> list[Stage]:
