@@ -28,8 +28,8 @@ def opened(where: str | Place) -> pq.ParquetFile:
     """A file to read."""
     path, system = located(where)
     if system is None and os.stat(path).st_size <= _SMALL_BYTES:
-        with open(path, "rb", buffering=0) as file:
-            return pq.ParquetFile(pa.BufferReader(file.readall()))
+        with pa.OSFile(path) as file:  # its buffer is Arrow's: a thread that drops Python's bytes at exit aborts
+            return pq.ParquetFile(pa.BufferReader(file.read_buffer()))
     return pq.ParquetFile(path, filesystem=system)
 
 
