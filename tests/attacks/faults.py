@@ -14,6 +14,7 @@ import os
 import random
 import re
 import shutil
+import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +23,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
+from threading import Thread
 from types import FrameType
 from typing import IO, Any
 
@@ -36,6 +38,7 @@ from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline
 from tidegate.engine.context import RunContext
 from tidegate.stages import publish
+from tidegate.stages.dbt_process import PARENTS_SPARK, Dbt
 from tidegate.stages.dbt_session import Session
 from tidegate.stages.machine_errors import of_the_machine
 from tidegate.stages.run import STAGES, run
@@ -92,7 +95,7 @@ class Prepared:
         """Run the stages in a copy of ``before``; what is wrong with how that ended, if a command may not end so."""
         scenario = self.scenario
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(publish, "_started", _dbt_once)
+            patch.setattr(publish, "Dbt", DbtOnce)
             return attempt(self.pipeline, root, hours(self.pipeline, scenario.start, scenario.end), scenario.stages)
 
 
@@ -296,37 +299,77 @@ def _met(function: Callable[..., Any], what: str) -> Callable[..., Any]:
     return call
 
 
-_START = publish._started
-_MADE: dict[str, tuple[str, Path]] = {}
+_MADE: dict[str, tuple[bytes, Path]] = {}
 """What dbt was given → what it said, and a folder with the files that it left."""
 
 
-def _dbt_once(home: Path, errors: IO[str], lock: int) -> tuple[IO[str], Callable[[], int]]:
-    """In place of dbt's process, whose calls are not counted: of what it has been given before, what it made then.
+class DbtOnce(Dbt):
+    """dbt, whose process's calls are not counted: of what it has been given before, what it made then.
 
     It is given its project, and its session, which names the tables' files: if publish has committed before, one that
     says how long that took, under a name that nobody can foresee.
     """
-    root, DISK.root = DISK.root, ""
-    try:
+
+    def _start(self, told: int, saying: int, errors: IO[str], lock: int) -> _InItsPlace:
+        return _InItsPlace(self._home, os.dup(told), os.dup(saying), os.dup(errors.fileno()), lock)
+
+
+class _InItsPlace(Thread):
+    """Does what the process would do once it is told."""
+
+    def __init__(self, home: Path, told: int, saying: int, errors: int, lock: int) -> None:
+        super().__init__(daemon=True)
+        self._home, self._told, self._saying, self._errors, self._lock = home, told, saying, errors, lock
+        self._status = 1
+        self.start()
+
+    def run(self) -> None:
+        try:
+            if line := os.read(self._told, 1):
+                root, DISK.root = DISK.root, ""
+                try:
+                    self._make(line)
+                finally:
+                    DISK.root = root
+        finally:
+            for descriptor in (self._told, self._saying, self._errors):
+                os.close(descriptor)
+
+    def kill(self) -> None:
+        """It ends by itself, as nobody will tell it anything any more."""
+
+    def wait(self) -> int:
+        self.join()
+        return self._status
+
+    def _make(self, line: bytes) -> None:
+        home = self._home
         files = [home / "session.json", *sorted(file for file in (home / "project").rglob("*") if file.is_file())]
         texts = [file.read_bytes().replace(bytes(home.parent), b"") for file in files]
         given = hashlib.sha256(re.sub(rb"publish-[0-9a-f]{12}", b"", b"\0".join(texts))).hexdigest()
         session = Session.load(home / "session.json")
         names = [str(Path(p).relative_to(home.parent)) for p in (session.slice, session.result, session.docs_page) if p]
         if given not in _MADE:
-            lines, ended = _START(home, errors, lock)
-            with lines:
-                said = lines.read()
-            if status := ended():
-                return io.StringIO(said), lambda: status
-            _MADE[given] = said, Path(mkdtemp(prefix="dbt-"))
+            done = subprocess.run(
+                [sys.executable, "-m", "tidegate.stages.dbt_session", str(home / "session.json")],
+                env={key: value for key, value in os.environ.items() if key not in PARENTS_SPARK},
+                cwd=home,
+                input=line,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                pass_fds=[self._lock],
+                check=False,
+            )
+            if done.returncode:
+                self._status = done.returncode
+                os.write(self._saying, done.stdout)
+                return
+            _MADE[given] = done.stdout, Path(mkdtemp(prefix="dbt-"))
             _copy(names, home.parent, _MADE[given][1])
         said, kept = _MADE[given]
         _copy(names, kept, home.parent)
-        return io.StringIO(said), lambda: 0
-    finally:
-        DISK.root = root
+        self._status = 0
+        os.write(self._saying, said)
 
 
 def _copy(names: Sequence[str], source: Path, target: Path) -> None:

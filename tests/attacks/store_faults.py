@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from moto.s3.models import s3_backends
-from tests.attacks.faults import TRIED, Scenario, _dbt_once, error_of, files, hours, sentence
+from tests.attacks.faults import TRIED, DbtOnce, Scenario, error_of, files, hours, sentence
 from tests.objects.server import a_bucket, upload
 from werkzeug.serving import make_server
 
@@ -169,7 +169,7 @@ def attack(seed: int, folder: Path, tries: int = 8, stages: Sequence[str] = STAG
     scenario = HOURS[seed % len(HOURS)]
     with a_store() as (store, bucket), pytest.MonkeyPatch.context() as patch:
         patch.setenv("TIDEGATE_LOCAL", str(folder / "local"))
-        patch.setattr(publish, "_started", _dbt_once)
+        patch.setattr(publish, "Dbt", DbtOnce)
         pipeline = _stored(folder, bucket)
         where = Place(store, bucket / "wh", folder / "local", pipeline)
         assert where.run(scenario.first, scenario.start, TRIED) is None

@@ -13,6 +13,7 @@ from tests.dbt.parsing import parse
 from tests.dbt.sensors import Published, sensors
 from tests.dbt.warehouse_rows import fill_warehouse, replace_rows, rows_of
 
+from tidegate.stages import publish
 from tidegate.stages.dbt_project import render_project
 from tidegate.engine.context import RunContext
 from tidegate.store.intervals import intervals_between
@@ -37,9 +38,12 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Published]:
         _, middle, last = intervals
         schema = context.warehouse.schema("window_plan")
         fewer = rows_of(pipeline, "window_plan", middle, schema)[:1]
-        for table, rows in {"accuracy": [], "answers_total": [], "window_plan": fewer}.items():
-            replace_rows(context.warehouse, table, middle, rows)
-        result.publish(middle, last)
+        with publish.turn(context) as turn:
+            replace_rows(context.warehouse, "accuracy", middle, [])
+            turn.start([middle, last], ["another stage"])
+            for table, rows in {"answers_total": [], "window_plan": fewer}.items():
+                replace_rows(context.warehouse, table, middle, rows)
+            turn.run([middle, last])
         yield result
 
 

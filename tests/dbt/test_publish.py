@@ -8,10 +8,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import duckdb
+import psutil  # type: ignore[import-untyped]
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from tests.dbt.sensors import Published
@@ -20,6 +23,7 @@ from tests.dbt.warehouse_rows import replace_rows, rows_of
 
 from tidegate.engine.context import RunContext
 from tidegate.stages import dbt_project, publish
+from tidegate.stages.dbt_process import Dbt
 from tidegate.stages.dbt_project import template_folder
 from tidegate.stages.dbt_session import Session
 from tidegate.stages.publish_account import Changes, checked_beside
@@ -166,8 +170,18 @@ class Asked(Exception):
 def asked_for(published: Published, monkeypatch: pytest.MonkeyPatch) -> Callable[[Interval], Session | None]:
     """How dbt is run when an interval is published; None if it is not. Nothing is built."""
 
-    def instead(context: RunContext, session: Session, *_: object) -> None:
-        raise Asked(session)
+    class Instead:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def __enter__(self) -> Instead:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def build(self, session: Session, *_: object) -> None:
+            raise Asked(session)
 
     def ask(interval: Interval) -> Session | None:
         try:
@@ -177,7 +191,7 @@ def asked_for(published: Published, monkeypatch: pytest.MonkeyPatch) -> Callable
             return session
         return None
 
-    monkeypatch.setattr(publish, "_dbt", instead)
+    monkeypatch.setattr(publish, "Dbt", Instead)
     return ask
 
 
@@ -201,6 +215,49 @@ def test_a_table_that_is_written_again_says_what_is_built(published: Published, 
     assert "slack_plan" not in session.changed
     # Tests and models may look at tables that have not changed.
     assert all(table.files for table in session.tables if table.name in ("stream_rates", "slack_plan"))
+
+
+def test_what_is_written_after_the_start_is_read_all_the_same(
+    published: Published, asked_for: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables that stages at work write wait for these; one that changes against expectation is gathered again."""
+    warehouse, last = published.context.warehouse, published.intervals[-1]
+    monkeypatch.setattr(publish, "_FILES_APART", 0)
+
+    def rows(table: str) -> list[dict[str, object]]:
+        return rows_of(warehouse.pipeline, table, last, warehouse.schema(table))
+
+    try:
+        with publish.turn(published.context) as turn:
+            turn.start(published.intervals[:1], ["another"])
+            assert turn.dbt is None, "nothing has changed"
+            replace_rows(warehouse, "stream_rates", last, rows("stream_rates"))
+            turn.start([last], ["synthetic"])
+            assert turn.dbt is not None
+            assert not any(table.files for table in turn.gathered), "the stage that writes all tables is at work"
+            turn.start([last], ["another"])
+            assert any(table.files for table in turn.gathered)
+            replace_rows(warehouse, "accuracy", last, rows("accuracy")[:1])
+            with pytest.raises(Asked) as asked:
+                turn.run([last])
+        session: Session = asked.value.args[0]
+        for table in session.tables:
+            expected = warehouse.read_arrow(table.name, [last.label]).num_rows
+            found = 0 if table.gathered is None else ds.dataset(table.gathered).count_rows()
+            assert found == expected, table.name
+    finally:
+        for table in ("stream_rates", "accuracy"):
+            replace_rows(warehouse, table, last, rows(table))
+
+
+def test_dbt_that_is_told_nothing_ends(tmp_path: Path) -> None:
+    def at_work() -> list[psutil.Process]:
+        children = psutil.Process().children()
+        return [child for child in children if str(tmp_path / "session.json") in child.cmdline()]
+
+    with open(tmp_path / "lock", "w") as lock, Dbt(tmp_path, lock.fileno()):
+        assert len(at_work()) == 1
+    assert at_work() == []
 
 
 def judge(warehouse: Warehouse, interval: Interval, **verdict: object) -> None:
@@ -242,13 +299,13 @@ def test_what_waits_is_published_together_or_if_that_fails_not_at_all(
 ) -> None:
     asked: list[list[Interval]] = []
 
-    def instead(_: RunContext, todo: Changes, *__: object) -> None:
+    def instead(_: publish.Turn, todo: Changes, *__: object) -> None:
         asked.append(list(todo.intervals))
         if len(todo.intervals) > 1:
             raise UserError("a test failed")
 
     warehouse, (_, middle, last) = published.context.warehouse, published.intervals
-    monkeypatch.setattr(publish, "_publish", instead)
+    monkeypatch.setattr(publish.Turn, "_publish", instead)
     try:
         for interval in (middle, last):
             judge(warehouse, interval, success=True)

@@ -5,7 +5,7 @@ memory, makes the pipeline's tables known to it by path (the run's partitions al
 one JVM for the build and the docs page, no Derby, no lock that a killed run leaves behind. It is a process of its own
 because a stage's session may be at work in the caller's, with other settings (dbt-spark turns ANSI mode off).
 
-    python -m tidegate.stages.dbt_session SESSION.json                      build, and the docs page if one is named
+    python -m tidegate.stages.dbt_session SESSION.json               build what it says once a line comes in
     python -m tidegate.stages.dbt_session SESSION.json show --inline "…"    any dbt command, over the published marts
 """
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from dbt.cli.main import dbtRunnerResult
     from pyspark.sql import SparkSession
 
+# How its lines begin: one for the user, and the name of a mart that is there.
+SAID, BUILT = "dbt: ", "built: "
 _LINES_EVERY = 20
 # Client code only warms up slowly; these JVMs live for half a minute, most of which is loading Spark's own classes:
 # without verifying them, and without a collection at every few megabytes of them.
@@ -50,8 +52,7 @@ class Session:
     ``slice`` is where marts are built, ``marts`` where they are published, ``docs_page`` the page to write (None: leave
     it), ``result`` where to say how it went, ``home`` a folder for logs, parsed state and scratch. ``changed``: the
     tables from which comes what is to be built and tested (None: all is). ``much``: whether compiling queries is worth
-    it, for so many rows. ``gathered``: a file that is there once the one file of each table of many is; ``publish``
-    makes them meanwhile.
+    it, for so many rows.
     """
 
     project: str
@@ -63,7 +64,6 @@ class Session:
     tables: list[SourceTable]
     changed: list[str] | None = None
     much: bool = False
-    gathered: str | None = None
 
     def save(self, path: Path) -> None:
         """Write as JSON."""
@@ -76,8 +76,8 @@ class Session:
         return Session(**{**content, "tables": [SourceTable(**table) for table in content["tables"]]})
 
 
-def start_spark(session: Session) -> SparkSession:
-    """The one Spark session of this process; dbt's connections find it by themselves."""
+def start_spark(home: Path) -> SparkSession:
+    """The one Spark session of this process, for little data; dbt's connections find it by themselves."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
 
@@ -91,9 +91,9 @@ def start_spark(session: Session) -> SparkSession:
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             "spark.sql.catalogImplementation": "in-memory",
-            "spark.sql.warehouse.dir": str(Path(session.home) / "scratch"),
+            "spark.sql.warehouse.dir": str(home / "scratch"),
             "spark.sql.session.timeZone": "UTC",
-            "spark.sql.shuffle.partitions": "2" if session.much else "1",
+            "spark.sql.shuffle.partitions": "1",
             "spark.sql.adaptive.enabled": "false",
             "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
             # A table's partitions are the folders that are there: those of the run. To choose among them by what a join
@@ -105,11 +105,18 @@ def start_spark(session: Session) -> SparkSession:
             "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
             "spark.sql.files.openCostInBytes": "65536",
             # A hundred different queries over little data: compiling each would cost more than it saves.
-            **({} if session.much else NOT_COMPILED),
+            **NOT_COMPILED,
         }
     ).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     return spark
+
+
+def _suit_to_much(spark: SparkSession) -> None:
+    """Compile queries, and cut what they shuffle: there are rows that make it worth it."""
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    for key in NOT_COMPILED:
+        spark.conf.unset(key)
 
 
 def _whole(table: SourceTable) -> SourceTable:
@@ -120,46 +127,55 @@ def _whole(table: SourceTable) -> SourceTable:
     return replace(table, files=[file.path for file in live], gathered=None)
 
 
-def build(session: Session) -> dict[str, Any]:
-    """Parse, build and test every model, then write the docs page; what happened, as JSON-able figures."""
+def _build(home: Path) -> int:
+    """Be ready, and once a line comes in build what the session says; 0 if dbt ran. Without a line there is nothing."""
     from dbt.cli.main import dbtRunner
 
+    _tell_dbt_where(home / "slice")
     with ThreadPoolExecutor(1) as pool:
         # The JVM starts while dbt parses.
-        starting = pool.submit(start_spark, session)
-        parsed = dbtRunner().invoke(["parse", *_flags(session)])
+        starting = pool.submit(start_spark, home)
+        parsed = dbtRunner().invoke(["parse", *_flags(home / "project", home)])
         spark = starting.result()
-    if not parsed.success:
-        return _failure("parse", parsed)
-    _say("dbt: parsed")
-    _wait_for(session)
+    _say(f"{SAID}parsed")
+    if os.read(0, 1):
+        session = Session.load(home / "session.json")
+        outcome = build(session, spark, parsed.result) if parsed.success else _failure("parse", parsed)
+        Path(session.result).write_text(json.dumps(outcome))
+    # Its JVM may outlive this process: that of a warm host does.
+    spark.stop()
+    return 0
 
+
+def build(session: Session, spark: SparkSession, manifest: Any) -> dict[str, Any]:
+    """Build and test every model, then write the docs page; what happened, as JSON-able figures."""
+    from dbt.cli.main import dbtRunner
+
+    if session.much:
+        _suit_to_much(spark)
+    flags = _flags(Path(session.project), Path(session.home))
     statements = Statements(spark, Path(session.home) / "sources", built=Path(session.slice))
     _route(spark, statements)
     statements.attach("warehouse", session.tables)
-    manifest: Any = parsed.result
-    runner = dbtRunner(manifest=manifest, callbacks=[_progress(manifest)])
     # Tests of the code itself say nothing about the run's data.
     data_only = ["--exclude-resource-type", "unit_test", "--exclude", "tag:macro"]
     coming, needed = _coming_from(manifest, session.changed)
+    runner = dbtRunner(manifest=manifest, callbacks=[_progress(manifest), _marts(manifest, coming)])
     selected = [] if session.changed is None else ["--indirect-selection", "empty", "--select", *needed]
-    built = runner.invoke(["build", "--no-write-json", *selected, *data_only, *_flags(session)])
+    built = runner.invoke(["build", "--no-write-json", *selected, *data_only, *flags])
     results = getattr(built.result, "results", None)
     if results is None:
         return _failure("build", built)
-    outcome = _outcome(results, coming)
+    outcome = _outcome(results)
     if session.docs_page and not outcome["failures"]:
-        _say("dbt: writing the docs page")
+        _say(f"{SAID}writing the docs page")
         statements.make_all()
-        flags = ["--static", "--no-compile", *_flags(session)]
-        documented = dbtRunner(manifest=manifest).invoke(["docs", "generate", *flags])
+        documented = dbtRunner(manifest=manifest).invoke(["docs", "generate", "--static", "--no-compile", *flags])
         if not documented.success:
             return _failure("docs", documented)
         page = Path(session.docs_page)
         page.parent.mkdir(parents=True, exist_ok=True)
         os.replace(Path(session.home) / "target" / "static_index.html", page)
-    # Its JVM may outlive this process: that of a warm host does.
-    spark.stop()
     return outcome
 
 
@@ -182,12 +198,6 @@ def _coming_from(manifest: Any, tables: Sequence[str] | None) -> tuple[set[str],
     return coming, sorted(manifest.nodes[key].name for key in needed)
 
 
-def _wait_for(session: Session) -> None:
-    """Until the tables' files are there."""
-    while session.gathered and not Path(session.gathered).exists():
-        time.sleep(0.05)
-
-
 def end_with_parent() -> None:
     """End this process soon after the one that started it, however that ends; the JVM ends with it."""
     parent = os.getppid()
@@ -200,8 +210,8 @@ def end_with_parent() -> None:
     Thread(target=watch, daemon=True).start()
 
 
-def _outcome(results: Sequence[Any], coming: Collection[str]) -> dict[str, Any]:
-    """How every model and test went; ``marts`` are those of the ids ``coming`` that were built to be published."""
+def _outcome(results: Sequence[Any]) -> dict[str, Any]:
+    """How every model and test went."""
     return {
         "failures": [
             {"name": r.node.name, "status": str(r.status), "message": " ".join((r.message or "").split())}
@@ -211,11 +221,6 @@ def _outcome(results: Sequence[Any], coming: Collection[str]) -> dict[str, Any]:
         "skipped": sum(1 for r in results if r.status == "skipped"),
         "models": sum(1 for r in results if r.node.resource_type == "model"),
         "tests": sum(1 for r in results if r.node.resource_type == "test"),
-        "marts": [
-            r.node.name
-            for r in results
-            if r.node.unique_id in coming and r.node.fqn[1] == "marts" and r.node.config.materialized == "table"
-        ],
         "seconds": {r.node.name: round(r.execution_time, 3) for r in results},
     }
 
@@ -228,19 +233,19 @@ def _failure(step: str, result: dbtRunnerResult) -> dict[str, Any]:
 def main(arguments: Sequence[str]) -> int:
     """Run what the command line says; 0 if dbt ran (the result file says how it went)."""
     end_with_parent()
-    session = Session.load(Path(arguments[0]))
+    path = Path(arguments[0])
     if len(arguments) == 1:
-        _tell_dbt_where(session)
-        Path(session.result).write_text(json.dumps(build(session)))
-        return 0
+        return _build(path.parent)
     from dbt.cli.main import dbtRunner
 
+    session = Session.load(path)
     # Apart from what a run of the stage may be at work on.
     home = Path(session.home) / "by_hand"
-    session = replace(session, home=str(home), slice=str(home / "slice"))
     shutil.rmtree(home / "slice", ignore_errors=True)
-    _tell_dbt_where(session)
-    spark = start_spark(session)
+    _tell_dbt_where(home / "slice")
+    spark = start_spark(home)
+    if session.much:
+        _suit_to_much(spark)
     # How fresh a source is, all of its partitions say; everything else is about the last run's.
     every = arguments[1] == "source"
     tables = [_whole(table) for table in session.tables] if every else session.tables
@@ -250,7 +255,7 @@ def main(arguments: Sequence[str]) -> int:
     statements.attach("warehouse", tables)
     statements.attach("past", [_whole(table) for table in session.tables if table.name.startswith("history_")])
     statements.attach("tidegate", [_whole(SourceTable(mart.name, {}, str(mart), [])) for mart in marts])
-    return 0 if dbtRunner().invoke([*arguments[1:], *_flags(session, quiet=False)]).success else 1
+    return 0 if dbtRunner().invoke([*arguments[1:], *_flags(Path(session.project), home, quiet=False)]).success else 1
 
 
 def _route(spark: SparkSession, statements: Statements) -> None:
@@ -258,14 +263,13 @@ def _route(spark: SparkSession, statements: Statements) -> None:
     setattr(spark, "sql", statements.sql)  # noqa: B010 - a method of this one session
 
 
-def _tell_dbt_where(session: Session) -> None:
+def _tell_dbt_where(folder: Path) -> None:
     """The folder in which marts are built; dbt-spark puts it between quotes as it stands."""
-    os.environ["TIDEGATE_DBT_SLICE"] = quoted(Path(session.slice))
+    os.environ["TIDEGATE_DBT_SLICE"] = quoted(folder)
 
 
-def _flags(session: Session, quiet: bool = True) -> list[str]:
-    home = Path(session.home)
-    flags = ["--project-dir", session.project, "--profiles-dir", session.project]
+def _flags(project: Path, home: Path, quiet: bool = True) -> list[str]:
+    flags = ["--project-dir", str(project), "--profiles-dir", str(project)]
     flags += ["--target-path", str(home / "target"), "--log-path", str(home / "logs"), "--no-version-check"]
     return [*flags, "--log-level", "none", "--log-level-file", "info"] if quiet else flags
 
@@ -281,9 +285,23 @@ def _progress(manifest: Any) -> Callable[[Any], None]:
         if event.info.name == "NodeFinished" and event.data.node_info.resource_type in counted:
             done += 1
             if done % _LINES_EVERY == 0:
-                _say(f"dbt: {done} of {total} models and tests")
+                _say(f"{SAID}{done} of {total} models and tests")
 
     return count
+
+
+def _marts(manifest: Any, coming: Collection[str]) -> Callable[[Any], None]:
+    """Says which of the marts with ids among these has been built."""
+    models = {key: node for key, node in manifest.nodes.items() if key in coming and node.resource_type == "model"}
+    marts = {key for key, n in models.items() if n.fqn[1] == "marts" and n.config.materialized == "table"}
+
+    def tell(event: Any) -> None:
+        if event.info.name == "NodeFinished":
+            node = event.data.node_info
+            if node.unique_id in marts and node.node_status == "success":
+                _say(f"{BUILT}{node.node_name}")
+
+    return tell
 
 
 def _say(message: str) -> None:

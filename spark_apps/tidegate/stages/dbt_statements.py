@@ -72,6 +72,7 @@ class SourceTable:
 
         assert self.gathered is not None
         folder = Path(self.gathered)
+        shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         columns = ", ".join('"' + name.replace('"', '""') + '"' for name in (*self.columns, "interval"))
         with duckdb.connect(config=_DUCKDB) as connection:

@@ -14,14 +14,13 @@ import fcntl
 import json
 import os
 import shutil
-import subprocess
-import sys
-import traceback
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,7 +28,7 @@ import pyarrow.compute as pc
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.tables import TIMESTAMP
 from tidegate.engine.context import RunContext
-from tidegate.stages import dbt_session
+from tidegate.stages.dbt_process import Dbt
 from tidegate.stages.dbt_project import render_project, spark_type
 from tidegate.stages.dbt_session import Session
 from tidegate.stages.dbt_statements import SourceTable
@@ -49,20 +48,14 @@ _PUBLISHED = "published.json"
 ``tidegate_dags.publishing`` reads it.
 """
 _PAGE = Path("_docs", "dbt", "index.html")
+_GATHERED = "gathered"
 _FILES_APART = 64
 _SMALL_FILE_BYTES = 1 << 18
+_AT_ONCE = 2
 _MANY_ROWS = 200_000
 _NAMED_FAILURES = 10
 _MOST_BESIDE = 95
 _MESSAGE_CHARACTERS = 400
-# A child of spark-submit would otherwise talk to its parent's JVM.
-_PARENTS_SPARK = {
-    "PYSPARK_GATEWAY_PORT",
-    "PYSPARK_GATEWAY_SECRET",
-    "PYSPARK_SUBMIT_ARGS",
-    "SPARK_ENV_LOADED",
-    "SPARK_REMOTE",
-}
 
 
 def run(context: RunContext, intervals: Sequence[Interval], with_checked: bool = False) -> None:
@@ -73,12 +66,49 @@ def run(context: RunContext, intervals: Sequence[Interval], with_checked: bool =
 
     UserError that names the tests that failed; then nothing is published.
     """
+    with turn(context) as one:
+        one.run(intervals, with_checked)
+
+
+@contextmanager
+def turn(context: RunContext) -> Iterator[Turn]:
+    """Wait for other runs of this stage to end; then it is this one's turn."""
     require_stage(STAGE)
-    warehouse = context.warehouse
-    home = warehouse.local / "_dbt"
-    with _turn(context, home) as lock:
-        fingerprint = render_project(warehouse, home / "project")
-        last = _last_fingerprint(home)
+    home = context.warehouse.local / "_dbt"
+    with _lock(context, home) as lock, ExitStack() as started:
+        yield Turn(context, home, lock, render_project(context.warehouse, home / "project"), started)
+
+
+@dataclass(eq=False)
+class Turn:
+    """The one run of this stage that is at work. ``started`` ends what it has started."""
+
+    context: RunContext
+    home: Path
+    lock: int
+    fingerprint: str
+    started: ExitStack
+    dbt: Dbt | None = None
+    gathered: Sequence[SourceTable] = ()
+
+    def start(self, intervals: Sequence[Interval], at_work: Collection[str]) -> None:
+        """Begin with what needs not wait for the stages that are still at work on these intervals beside this process.
+
+        dbt parses, its Spark starts, and one file is made of each table of many that these stages do not write.
+        """
+        warehouse = self.context.warehouse
+        todo = changes(warehouse, intervals, self.fingerprint)
+        if not todo.intervals:
+            return
+        self.dbt = self._dbt()
+        labels = [interval.label for interval in todo.intervals]
+        written = [t for t in warehouse.tables() if not _writers(warehouse, t, labels) & set(at_work)]
+        self.gathered = _gather([_source_table(warehouse, table, labels) for table in written])
+
+    def run(self, intervals: Sequence[Interval], with_checked: bool = False) -> None:
+        """See ``publish.run``."""
+        context, fingerprint, warehouse = self.context, self.fingerprint, self.context.warehouse
+        last = _last_fingerprint(self.home)
         if last not in ("", fingerprint):
             context.progress("publish: the models changed; intervals published before follow when they are run again")
         # The page shows the last build's catalog: where it is missing, all is built.
@@ -95,50 +125,59 @@ def run(context: RunContext, intervals: Sequence[Interval], with_checked: bool =
             context.progress(f"publish: with {len(beside)} more, checked: {beside[0].label} to {beside[-1].label}")
             together = changes(warehouse, sorted({*intervals, *beside}), fingerprint, everything=not documented)
         try:
-            _publish(context, together, documented, lock)
+            self._publish(together, documented)
         except UserError as error:
             if not beside:
                 raise
             context.progress(f"publish: together they failed, so without the others: {error}")
             together = todo
-            _publish(context, together, documented, lock)
+            self._publish(together, documented)
         starts = [interval.start.isoformat() for interval in together.intervals]
         # A run that is killed here leaves the old file, not half of a new one.
-        partial = home / f".{_PUBLISHED}"
+        partial = self.home / f".{_PUBLISHED}"
         partial.write_text(json.dumps({"fingerprint": fingerprint, "starts": starts}))
-        os.replace(partial, home / _PUBLISHED)
+        os.replace(partial, self.home / _PUBLISHED)
+
+    def _publish(self, todo: Changes, documented: bool) -> None:
+        """Build, test, and put in place."""
+        context = self.context
+        with context.stage(STAGE, todo.intervals) as stage:
+            dbt, self.dbt = self.dbt or self._dbt(), None
+            session = prepare_session(context.warehouse, todo, documented, self.gathered)
+            marts = []
+
+            def cut(mart: str) -> None:
+                marts.append(mart)
+                built = publish_mart(stage.commit, mart, Path(session.slice) / mart, todo.intervals)
+                for interval, rows in built.items():
+                    stage.record(interval, rows_out=rows)
+
+            # What fails a test is cut all the same, but not committed.
+            outcome = dbt.build(session, lambda line: context.progress(f"publish: {line}"), cut)
+            if outcome["failures"]:
+                raise _failure(outcome, self.home)
+            context.progress(f"publish: {outcome['models']} models built, {outcome['tests']} tests passed")
+            for interval in todo.intervals:
+                todo.keep(stage.commit, interval, marts)
+        shutil.rmtree(session.slice, ignore_errors=True)
+        shutil.rmtree(self.home / _GATHERED, ignore_errors=True)
+
+    def _dbt(self) -> Dbt:
+        # What pyarrow starts for an object store survives no fork.
+        forked = "TIDEGATE_WARM" in os.environ and isinstance(self.context.warehouse.folder, Path)
+        return self.started.enter_context(Dbt(self.home, self.lock, forked))
 
 
-def _publish(context: RunContext, todo: Changes, documented: bool, lock: int) -> None:
-    """Build, test, and put in place."""
-    home = context.warehouse.local / "_dbt"
-    with context.stage(STAGE, todo.intervals) as stage:
-        session = prepare_session(context.warehouse, todo, documented)
-        outcome = _dbt(context, session, home, lock)
-        if outcome["failures"]:
-            raise _failure(outcome, home)
-        context.progress(f"publish: {outcome['models']} models built, {outcome['tests']} tests passed")
-        for mart in outcome["marts"]:
-            built = Path(session.slice) / mart
-            for interval, rows in publish_mart(stage.commit, mart, built, todo.intervals).items():
-                stage.record(interval, rows_out=rows)
-        for interval in todo.intervals:
-            todo.keep(stage.commit, interval, outcome["marts"])
-    shutil.rmtree(session.slice, ignore_errors=True)
-    shutil.rmtree(home / "gathered", ignore_errors=True)
-
-
-def prepare_session(warehouse: Warehouse, todo: Changes, documented: bool) -> Session:
-    """Describe the dbt process of a run, in ``_dbt/session.json``; empties the folder in which marts are built."""
+def prepare_session(
+    warehouse: Warehouse, todo: Changes, documented: bool, gathered: Sequence[SourceTable] = ()
+) -> Session:
+    """What dbt is told of a run; makes one file of each table of many, but not of those that are ``gathered``."""
     home = warehouse.local / "_dbt"
-    shutil.rmtree(home / "slice", ignore_errors=True)
-    shutil.rmtree(home / "scratch", ignore_errors=True)
-    gathering = home / "gathered"
-    shutil.rmtree(gathering, ignore_errors=True)
     labels = [interval.label for interval in todo.intervals]
-    tables = [_source_table(warehouse, table, set(labels), gathering) for table in warehouse.tables()]
+    tables = [_source_table(warehouse, table, labels) for table in warehouse.tables()]
+    _gather([table for table in tables if table not in gathered])
     rows = sum(warehouse.rows(table, label) for table in warehouse.tables() for label in labels)
-    session = Session(
+    return Session(
         project=str(home / "project"),
         home=str(home),
         slice=str(home / "slice"),
@@ -148,10 +187,7 @@ def prepare_session(warehouse: Warehouse, todo: Changes, documented: bool) -> Se
         tables=tables,
         changed=None if todo.tables is None else sorted(todo.tables),
         much=rows > _MANY_ROWS,
-        gathered=str(gathering / "whole") if any(table.gathered for table in tables) else None,
     )
-    session.save(home / "session.json")
-    return session
 
 
 def publish_mart(commit: Commit, mart: str, built: Path, intervals: Sequence[Interval]) -> dict[Interval, int]:
@@ -196,8 +232,8 @@ def _last_fingerprint(home: Path) -> str:
 
 
 @contextmanager
-def _turn(context: RunContext, home: Path) -> Iterator[int]:
-    """Wait for other runs of this stage to end; the lock's descriptor. It dies with its holders, however they end."""
+def _lock(context: RunContext, home: Path) -> Iterator[int]:
+    """Wait for the lock; its descriptor. It dies with its holders, however they end."""
     home.mkdir(parents=True, exist_ok=True)
     with open(home / "lock", "a+") as lock:
         try:
@@ -213,91 +249,30 @@ def _turn(context: RunContext, home: Path) -> Iterator[int]:
         yield lock.fileno()
 
 
-def _source_table(warehouse: Warehouse, table: str, labels: set[str], gathering: Path) -> SourceTable:
+def _writers(warehouse: Warehouse, table: str, labels: Sequence[str]) -> set[str]:
+    """The stages whose files a table has."""
+    return {file.writer for label in labels for file in warehouse.live(table, label)}
+
+
+def _source_table(warehouse: Warehouse, table: str, labels: Sequence[str]) -> SourceTable:
     columns = {field.name: spark_type(field.type) for field in warehouse.schema(table)}
-    there = [file for label in sorted(labels) for file in warehouse.live(table, label)]
+    there = [file for label in labels for file in warehouse.live(table, label)]
     # One without a row has the columns all the same; to open more of them costs as much as those with rows.
     files = [file for file in there if file.rows] or there[:1]
     # Where files are small, each costs more than its rows, every time that the table is read.
     many = len(files) > _FILES_APART and sum(file.size for file in files) <= len(files) * _SMALL_FILE_BYTES
-    gathered = str(gathering / table) if many and isinstance(warehouse.folder, Path) else None
+    gathered = (
+        str(warehouse.local / "_dbt" / _GATHERED / table) if many and isinstance(warehouse.folder, Path) else None
+    )
     return SourceTable(table, columns, str(warehouse.folder / table), [file.path for file in files], gathered)
 
 
-def _gather(session: Session) -> None:
-    """Make one file of each table that has many."""
-    if session.gathered is None:
-        return
-    try:
-        for table in session.tables:
-            if table.gathered:
-                table.gather()
-    finally:
-        Path(session.gathered).touch()
-
-
-def _dbt(context: RunContext, session: Session, home: Path, lock: int) -> dict[str, Any]:
-    """Run dbt in a process of its own, pass on what it says, and read how it went.
-
-    The process shares the lock: were this one killed, the next run would wait for what it left behind.
-    """
-    Path(session.result).unlink(missing_ok=True)
-    (home / "logs").mkdir(exist_ok=True)
-    errors_path = home / "logs" / "stderr.log"
-    # What pyarrow starts for an object store survives no fork.
-    start = _forked if "TIDEGATE_WARM" in os.environ and isinstance(context.warehouse.folder, Path) else _started
-    with open(errors_path, "w") as errors:
-        lines, ended = start(home, errors, lock)
-        try:
-            # While dbt parses and Spark starts.
-            _gather(session)
-            with lines:
-                for line in lines:
-                    if line.startswith("dbt: "):
-                        context.progress(f"publish: {line.strip()}")
-        finally:
-            status = ended()
-    if status != 0 or not Path(session.result).is_file():
-        tail = "\n".join(errors_path.read_text().splitlines()[-20:])
-        raise RuntimeError(f"dbt ended with status {status}; log: {home / 'logs'}\n{tail}")
-    outcome: dict[str, Any] = json.loads(Path(session.result).read_text())
-    return outcome
-
-
-def _started(home: Path, errors: IO[str], lock: int) -> tuple[IO[str], Callable[[], int]]:
-    """Start dbt anew: its output, and what waits for its status."""
-    environment = {key: value for key, value in os.environ.items() if key not in _PARENTS_SPARK}
-    command = [sys.executable, "-m", "tidegate.stages.dbt_session", str(home / "session.json")]
-    process = subprocess.Popen(
-        command, env=environment, cwd=home, stdout=subprocess.PIPE, stderr=errors, text=True, pass_fds=[lock]
-    )
-    assert process.stdout is not None
-    return process.stdout, process.wait
-
-
-def _forked(home: Path, errors: IO[str], lock: int) -> tuple[IO[str], Callable[[], int]]:
-    """The same in a child of this process, which has dbt loaded and has no Spark session of its own.
-
-    Only in a warm host (infra/spark/warm_host.py), whose JVM waits for an application.
-    """
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            os.close(reading)
-            os.dup2(writing, 1)
-            os.dup2(errors.fileno(), 2)
-            os.chdir(home)
-            status = dbt_session.main([str(home / "session.json")])
-        except BaseException:  # noqa: B036 - the last frame of a process: whatever it was, it is shown
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(status)
-    os.close(writing)
-    return os.fdopen(reading), lambda: os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+def _gather(tables: Sequence[SourceTable]) -> Sequence[SourceTable]:
+    """Make one file of each that has many; the tables."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for _ in pool.map(SourceTable.gather, [table for table in tables if table.gathered]):
+            pass
+    return tables
 
 
 def _failure(outcome: dict[str, Any], home: Path) -> Exception:

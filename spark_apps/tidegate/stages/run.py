@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 
 from tidegate.declarations import stages as declared
 from tidegate.engine.context import RunContext, on_this_machine
@@ -48,20 +49,25 @@ def run(context: RunContext, intervals: Sequence[Interval], stages: Sequence[str
     # The stages of a pass that no stage of the next one waits for run beside it.
     aside = [name for name in names if name in _ASIDE and len(passes) > 1 and on_this_machine()]
     steps = _steps([name for name in names if name not in aside])
-    with Companion(context) as companion:
-        for number, part in enumerate(passes, start=1):
-            context.days_follow = any(interval.ends_day for later in passes[number:] for interval in later)
-            for step in steps:
-                step(context, part)
-            if aside:
-                companion.run(aside, part)
-            # The next pass continues from this one.
-            context.cold_start = False
-    # dbt takes most of its time to start, and reads only the intervals that are new to it.
-    if "publish" in names:
-        # dbt brings a session of its own; two at once would take twice the memory.
-        context.release_spark()
-        _application("publish").run(context, intervals, with_checked)
+    with ExitStack() as publishing:
+        with Companion(context) as companion:
+            for number, part in enumerate(passes, start=1):
+                context.days_follow = any(interval.ends_day for later in passes[number:] for interval in later)
+                for step in steps:
+                    step(context, part)
+                if aside:
+                    companion.run(aside, part)
+                # The next pass continues from this one.
+                context.cold_start = False
+            if "publish" in names:
+                # dbt brings a session of its own; two at once would take twice the memory.
+                context.release_spark()
+                turn = publishing.enter_context(_application("publish").turn(context))
+                if aside:
+                    turn.start(intervals, aside)
+        # dbt takes most of its time to start, and reads only the intervals that are new to it.
+        if "publish" in names:
+            turn.run(intervals, with_checked)
 
 
 def _passes(intervals: Sequence[Interval]) -> list[Sequence[Interval]]:
