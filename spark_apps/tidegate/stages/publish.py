@@ -250,8 +250,8 @@ def _lock(context: RunContext, home: Path) -> Iterator[int]:
 
 
 def _writers(warehouse: Warehouse, table: str, labels: Sequence[str]) -> set[str]:
-    """The stages whose files a table has."""
-    return {file.writer for label in labels for file in warehouse.live(table, label)}
+    """The stages that wrote the files that a table has."""
+    return {warehouse.cut.runs[run].stage for run in {f.run for label in labels for f in warehouse.live(table, label)}}
 
 
 def _source_table(warehouse: Warehouse, table: str, labels: Sequence[str]) -> SourceTable:
