@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,8 +17,9 @@ from tests.spark.test_history_stages import END, START, calls_of, pipeline_in, w
 from tidegate.engine.context import RunContext
 from tidegate.history import index as history_index
 from tidegate.history.index import FOLDER, HistoryIndex
-from tidegate.history.past import Past, _groups, _leaves, _samples
+from tidegate.history.past import Past, _groups, _leaves, samples_index
 from tidegate.history.questions import query_history
+from tidegate.history.store import Rows
 from tidegate.stages import resample_history, sample_history
 from tidegate.store.intervals import Interval, intervals_between
 from tidegate.store.places import Place
@@ -38,7 +39,7 @@ class Phones:
 
     @property
     def indices(self) -> list[HistoryIndex]:
-        return [made(self.warehouse, self.stream) for made in (_leaves, _groups, _samples)]
+        return [made(self.warehouse, self.stream) for made in (_leaves, _groups, samples_index)]
 
     @property
     def copies(self) -> list[Path]:
@@ -108,6 +109,35 @@ def test_it_follows_whatever_happens_to_the_partitions(phones: Phones, opened: l
         opened.clear()
         phones.agree()
         assert opened == []
+
+
+def test_of_rows_that_are_kept_those_that_changed_are_read_again(
+    phones: Phones, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warehouse, read = phones.warehouse, phones.warehouse.read_arrow
+    asked: list[str] = []
+
+    def watched(table: str, labels: Sequence[str]) -> pa.Table:
+        asked.extend(labels)
+        return read(table, labels)
+
+    def agree(touched: Sequence[Interval]) -> None:
+        expected = read(kept.table)
+        asked.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(warehouse, "read_arrow", watched)
+            assert kept.read(warehouse).equals(expected.combine_chunks())
+        assert asked and set(asked) <= {interval.label for interval in touched}
+
+    kept = Rows("history_leaves")
+    agree(phones.intervals[:8])
+    for touched in (slice(8, 12), slice(5, 6)):
+        sample_history.run(phones.context, phones.intervals[touched])
+        agree(phones.intervals[touched])
+    # A partition whose rows are gone.
+    with warehouse.commit("sample_history", phones.intervals[:1]) as commit:
+        commit.put_arrow(kept.table, phones.intervals[0], warehouse.schema(kept.table).empty_table())
+    assert phones.intervals[0].label not in kept.read(warehouse).column("interval").to_pylist()
 
 
 def test_a_damaged_copy_is_made_anew(phones: Phones) -> None:

@@ -71,8 +71,8 @@ class RunContext:
     """A pipeline at work on a warehouse. Use as a context manager: it stops the Spark session that it started.
 
     ``beside``: a session of the caller's, which is used and not stopped. ``here``: all slices run in this process,
-    however large. ``tidied``: whether upkeep has been done. ``days_follow``: a later pass
-    of the same run ends a UTC day, too.
+    however large. ``tidied``: whether upkeep has been done. ``days_follow``: a later pass of the same run ends a UTC
+    day, too. ``memory``: stage → what it keeps for its next pass.
     """
 
     pipeline: Pipeline
@@ -85,6 +85,7 @@ class RunContext:
     executor_bytes: int = field(default=0, init=False)
     tidied: bool = field(default=False, init=False)
     days_follow: bool = field(default=False, init=False)
+    memory: dict[str, Any] = field(default_factory=dict, init=False)
     _spark: SparkSession | None = field(default=None, init=False)
     _told_cold_start: bool = field(default=False, init=False)
 

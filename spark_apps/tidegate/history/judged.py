@@ -116,7 +116,7 @@ class _Part(Past):
         inside = (event_us >= starts[first]) & (event_us < ends[last - 1])
         view = view.only((leaf >= first) & (leaf < last))
         held = {column: of[inside] for column, of in values.items()}
-        return cls(past.warehouse, past.stream, past.labels, view, event_us[inside], held)
+        return cls(past.warehouse, past.stream, past.labels, view, past.index, event_us[inside], held)
 
     def samples(self, view: View, columns: Sequence[str]) -> Samples:
         """The sampled tuples of all leaves, read once: every question is about all of them."""

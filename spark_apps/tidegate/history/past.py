@@ -127,7 +127,8 @@ class View:
 class Past:
     """A stream's history: exact leaves, groups, and where the samples are.
 
-    ``labels``: of the partitions of ``history_leaves`` from which the leaves come.
+    ``labels``: of the partitions of ``history_leaves`` from which the leaves come. ``kept``: an index of the stream's
+    samples that is open already.
 
     Cost: ``open`` reads a file a month (``HistoryIndex``); a question to the tree then takes a fraction of a
     millisecond, one to the samples reads as much of theirs.
@@ -137,6 +138,7 @@ class Past:
     stream: Stream
     labels: Sequence[str]
     view: View
+    kept: HistoryIndex | None = None
 
     @classmethod
     def open(cls, warehouse: Warehouse, stream: Stream, labels: Sequence[str] | None = None) -> Past:
@@ -146,8 +148,9 @@ class Past:
         return cls(warehouse, stream, tuple(found.names), View.of(found.rows, stream.numeric_columns))
 
     @cached_property
-    def _samples(self) -> HistoryIndex:
-        return _samples(self.warehouse, self.stream)
+    def index(self) -> HistoryIndex:
+        """What gives the samples of small files."""
+        return self.kept or samples_index(self.warehouse, self.stream)
 
     @property
     def spec(self) -> History:
@@ -193,7 +196,7 @@ class Past:
         strata = view.strata
         some = np.unique(strata.label[(strata.sampled > 0) & (strata.fraction > 0)])
         labels = [strata.labels[i] for i in some.tolist()]
-        copied = self._samples.read(labels)
+        copied = self.index.read(labels)
         limit = dict(zip(strata.labels, strata.fraction_of_label().tolist(), strict=True))
         files = [file for file in self._band_files(copied.large) if file.least_u < limit[file.label]]
         wanted = sample_schema(self.warehouse, self.stream.name, columns)
@@ -209,7 +212,7 @@ def renew(warehouse: Warehouse, stream: Stream) -> None:
     """Bring up to date what makes a large past quick to open, lest the next reader has to."""
     assert stream.history is not None
     # Without group_by there are no groups, and the table need not have the stream's columns.
-    kept = (_leaves, _groups, _samples) if stream.history.group_by else (_leaves, _samples)
+    kept = (_leaves, _groups, samples_index) if stream.history.group_by else (_leaves, samples_index)
     for made in kept:
         index = made(warehouse, stream)
         index.renew(warehouse.labels(index.table))
@@ -223,7 +226,8 @@ def _groups(warehouse: Warehouse, stream: Stream) -> HistoryIndex:
     return _index(warehouse, stream, "history_groups", ["group_column", "group_value", "tuples"])
 
 
-def _samples(warehouse: Warehouse, stream: Stream) -> HistoryIndex:
+def samples_index(warehouse: Warehouse, stream: Stream) -> HistoryIndex:
+    """Of a stream's samples."""
     table = samples_table(stream.name)
     return HistoryIndex(warehouse, table, stream.name, warehouse.schema(table), samples=True)
 

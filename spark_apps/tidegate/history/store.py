@@ -8,8 +8,8 @@ So ``leaf_start``, ``fraction`` and ``weight`` in the files are those at entry; 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -55,13 +55,38 @@ def samples_table(stream: str) -> str:
     return f"history_samples_{stream}"
 
 
-def band_files(warehouse: Warehouse, stream: str, labels: Sequence[str]) -> list[BandFile]:
-    """The files of the named partitions that hold any samples."""
-    table = samples_table(stream)
+def band_files(
+    warehouse: Warehouse, stream: str, labels: Sequence[str], known: Mapping[Place, BandFile] | None = None
+) -> list[BandFile]:
+    """The files of the named partitions that hold any samples; footers that are ``known`` are not read again."""
+    table, known = samples_table(stream), known or {}
     folder = warehouse.folder / table
     paths = [(label, folder / file.path) for label in labels for file in warehouse.live(table, label)]
-    found = each(folder, lambda item: BandFile.of(*item), paths)
+    found = each(folder, lambda item: known.get(item[1]) or BandFile.of(*item), paths)
     return [file for file in found if file.rows]
+
+
+@dataclass(eq=False)
+class Rows:
+    """All rows of a table, kept: whoever asks again has the partitions read that have changed. No file changes."""
+
+    table: str
+    _names: dict[str, list[str]] = field(default_factory=dict)
+    _rows: pa.Table | None = None
+
+    def read(self, warehouse: Warehouse) -> pa.Table:
+        """The rows, as ``warehouse.read_arrow`` gives them, in one piece."""
+        names = {label: [f.name for f in warehouse.live(self.table, label)] for label in warehouse.filled(self.table)}
+        stale = [label for label, own in names.items() if self._names.get(label) != own]
+        rows = warehouse.read_arrow(self.table, stale)
+        if self._rows is not None:
+            valid = pa.array([label for label, own in names.items() if self._names.get(label) == own], pa.string())
+            rows = pa.concat_tables([self._rows.filter(pc.is_in(self._rows.column("interval"), valid)), rows])
+            # Stable: a partition's rows stay as they are in its files.
+            rows = rows.sort_by("interval")
+        # One piece: whatever is done to thousands of small ones takes as long as making them one.
+        self._names, self._rows = names, rows.combine_chunks()
+        return self._rows
 
 
 def put_bands(file: str, samples: pa.Table, bands: Bands) -> None:

@@ -17,7 +17,7 @@ record, for the samples that were asked are thinned later.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 
 import numpy as np
@@ -28,12 +28,14 @@ from tidegate.declarations.models import History, Stream, from_us
 from tidegate.declarations.tables import TIMESTAMP, has_groups
 from tidegate.engine import Slice
 from tidegate.engine.context import RunContext, StageRun
+from tidegate.history.index import HistoryIndex
 from tidegate.history.judged import TABLE as ACCURACY
 from tidegate.history.judged import judge
-from tidegate.history.past import Past, View, renew
+from tidegate.history.past import Past, View, renew, samples_index
 from tidegate.history.store import (
     LEVELS,
     BandFile,
+    Rows,
     Strata,
     band_files,
     keep_below,
@@ -57,6 +59,7 @@ from tidegate.operators.schedule import instants_us
 from tidegate.queries.slices import ROWS_OF_A_SLICE
 from tidegate.stages.launcher import launch
 from tidegate.store.intervals import Interval, interval_labelled
+from tidegate.store.places import Place
 from tidegate.store.upkeep import tidy
 from tidegate.store.warehouse import Warehouse
 
@@ -76,9 +79,9 @@ def run(context: RunContext, intervals: Sequence[Interval]) -> None:
     with context.stage(STAGE, intervals) as stage:
         if not streams or not due:
             return
-        # One piece: whatever is done to thousands of small ones takes as long as making them one.
-        written = context.warehouse.read_arrow("history_leaves").combine_chunks()
-        held = [_Held.load(context.warehouse, stream, written) for stream in streams]
+        kept: _Kept = context.memory.setdefault(STAGE, _Kept())
+        written = kept.leaves.read(context.warehouse)
+        held = [_Held.load(context.warehouse, stream, written, kept) for stream in streams]
         for interval in due:
             rows, levels, accuracy = [], [], []
             for one in held:
@@ -91,7 +94,7 @@ def run(context: RunContext, intervals: Sequence[Interval]) -> None:
             stage.commit.put_arrow("history_passes", interval, pa.concat_tables(rows))
             stage.commit.put_state(LEVELS, interval, pa.concat_tables(levels))
             stage.commit.put_arrow(ACCURACY, interval, pa.concat_tables(accuracy))
-        _rewrite(context, stage, written, held)
+        _rewrite(context, stage, written, held, kept)
     # What a later pass changes again, it would have to copy again.
     for stream in streams if not context.days_follow else ():
         renew(context.warehouse, stream)
@@ -123,6 +126,16 @@ def recorded_passes(warehouse: Warehouse, stream: str) -> tuple[Pass, ...]:
 
 
 @dataclass(eq=False)
+class _Kept:
+    """What one pass has read and the next can use. By stream: ``footers`` of samples, ``samples`` of small files."""
+
+    leaves: Rows = field(default_factory=lambda: Rows("history_leaves"))
+    groups: Rows = field(default_factory=lambda: Rows("history_groups"))
+    footers: dict[str, dict[Place, BandFile]] = field(default_factory=dict)
+    samples: dict[str, HistoryIndex] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
 class _Held:
     """What history holds of one stream, as the passes of this run change it.
 
@@ -142,14 +155,16 @@ class _Held:
     files: list[BandFile]
     recorded: dict[int, Pass]
     applied: list[Pass]
+    index: HistoryIndex
 
     @classmethod
-    def load(cls, warehouse: Warehouse, stream: Stream, written: pa.Table) -> _Held:
+    def load(cls, warehouse: Warehouse, stream: Stream, written: pa.Table, kept: _Kept) -> _Held:
         rows = written.filter(pc.equal(written.column("stream"), stream.name))
         strata = Strata.of(rows)
         intervals = [interval_labelled(warehouse.pipeline, label) for label in strata.labels]
         bands = Bands.of(_spec(stream))
-        files = band_files(warehouse, stream.name, strata.labels)
+        files = band_files(warehouse, stream.name, strata.labels, kept.footers.get(stream.name))
+        kept.footers[stream.name] = {file.path: file for file in files}
         number = {label: i for i, label in enumerate(strata.labels)}
         band_rows = np.zeros((len(strata.labels), bands.count), np.int64)
         for file in files:
@@ -168,6 +183,7 @@ class _Held:
             files,
             {p.time_us: p for p in recorded_passes(warehouse, stream.name)},
             [],
+            kept.samples.setdefault(stream.name, samples_index(warehouse, stream)),
         )
 
     def sampled(self) -> int:
@@ -219,7 +235,7 @@ class _Held:
         rows, label = self._entered(self.end_us <= interval.end_us)
         rows = _set(rows, "fraction", pa.array(self.fraction[label], pa.float64()))
         view = View.of(rows, self.stream.numeric_columns)
-        return judge(Past(self.warehouse, self.stream, (), view), interval.end_us)
+        return judge(Past(self.warehouse, self.stream, (), view, self.index), interval.end_us)
 
     def _entered(self, known: np.ndarray) -> tuple[pa.Table, Int64s]:
         """The rows of what entered in the known intervals, and the number of each one's interval."""
@@ -244,7 +260,7 @@ def _spec(stream: Stream) -> History:
     return stream.history
 
 
-def _rewrite(context: RunContext, stage: StageRun, written: pa.Table, held: Sequence[_Held]) -> None:
+def _rewrite(context: RunContext, stage: StageRun, written: pa.Table, held: Sequence[_Held], kept: _Kept) -> None:
     """Write the leaves that the passes changed, and leave out the files of the bands that have gone."""
     order = [("interval", "ascending"), ("stream", "ascending"), ("leaf_start", "ascending")]
     streams = pa.array([h.stream.name for h in held], pa.string())
@@ -258,7 +274,7 @@ def _rewrite(context: RunContext, stage: StageRun, written: pa.Table, held: Sequ
     for label, rows in changed.items():
         stage.commit.put_arrow("history_leaves", interval_labelled(context.pipeline, label), rows)
     if has_groups(context.pipeline):
-        _rewrite_groups(context, stage, held)
+        _rewrite_groups(context, stage, held, kept.groups.read(context.warehouse))
     # Leaves first: who reads between the two moves finds lower fractions, and leaves out what is beyond them.
     for h in held:
         table = samples_table(h.stream.name)
@@ -332,9 +348,8 @@ def _in_force(h: _Held, thinned: Sequence[str], counts: Int64s) -> pa.Table:
     return _set(rows, "sampled", pa.array(np.where(gone, counts, rows.column("sampled").to_numpy())))
 
 
-def _rewrite_groups(context: RunContext, stage: StageRun, held: Sequence[_Held]) -> None:
+def _rewrite_groups(context: RunContext, stage: StageRun, held: Sequence[_Held], before: pa.Table) -> None:
     """The groups' leaves merge as the leaves do."""
-    before = context.warehouse.read_arrow("history_groups").combine_chunks()
     parts = []
     for h in held:
         rows = before.filter(pc.equal(before.column("stream"), h.stream.name))
