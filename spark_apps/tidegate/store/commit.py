@@ -39,6 +39,7 @@ class Commit:
         self._partitions: dict[str, dict[str, Place]] = defaultdict(dict)
         self._files: dict[str, list[tuple[str, Place]]] = defaultdict(list)
         self._others: list[Place] = []
+        self._counted: dict[Place, int] = {}
         private_folder(warehouse.folder)
 
     @property
@@ -51,8 +52,11 @@ class Commit:
     def put_arrow(self, table: str, interval: Interval, data: pa.Table) -> None:
         """Replace one partition by these rows, cast to the table's schema."""
         wanted = self.warehouse.schema(table)
-        target = self.stage_folder(table, interval.label)
-        parquet.write(data.select(wanted.names).cast(wanted), target / f"part-00000-{self.id}.parquet")
+        self.put_rows(table, interval, data.select(wanted.names).cast(wanted))
+
+    def put_rows(self, table: str, interval: Interval, data: pa.Table) -> None:
+        """Replace one partition by these rows, which have the table's columns."""
+        self._write(data, self.stage_folder(table, interval.label) / f"part-00000-{self.id}.parquet")
 
     def put_state(self, name: str, interval: Interval, data: pa.Table) -> None:
         """Keep what the next interval's run continues from."""
@@ -76,8 +80,12 @@ class Commit:
         folder = self.warehouse.folder / table / f"interval={interval.label}"
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{writer}-{self.id}.parquet"
-        parquet.write(data.select(wanted.names).cast(wanted), path)
+        self._write(data.select(wanted.names).cast(wanted), path)
         self._files[table].append((interval.label, path))
+
+    def _write(self, rows: pa.Table, path: Place) -> None:
+        parquet.write(rows, path)
+        self._counted[path] = rows.num_rows
 
     def written(self, table: str, label: str) -> list[Place]:
         """The files that this commit has put into a partition so far."""
@@ -107,7 +115,7 @@ class Commit:
         flush([*others, *(path for own in added.values() for path in own)], home)
         versions, logs = {}, [self.warehouse.log(table) for table in added]
         for (table, own), log in zip(added.items(), logs, strict=True):
-            files = [live_file(path, label) for path, label in own.items()]
+            files = [live_file(path, label, self._counted.get(path)) for path, label in own.items()]
             gone = ReplacedBy(self._partitions[table], ((f.label, f.writer) for f in files if table in SHARED))
             versions[table] = log.replace(files, gone, gone.labels)
         flush_logs(logs, home)

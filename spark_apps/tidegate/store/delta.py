@@ -448,9 +448,10 @@ class ReplacedBy:
         return file.label in self._partitions or (file.label, file.writer) in self._writers
 
 
-def live_file(path: Place, label: str) -> LiveFile:
-    """A file as it has been written, from its footer."""
-    return LiveFile(label, path.name, parquet.footer(path).num_rows, path.stat().st_size)
+def live_file(path: Place, label: str, rows: int | None = None) -> LiveFile:
+    """A file as it has been written; ``rows``: how many, by whoever wrote it here (None: its footer says)."""
+    counted = parquet.footer(path).num_rows if rows is None else rows
+    return LiveFile(label, path.name, counted, path.stat().st_size)
 
 
 def _actions(added: Iterable[LiveFile], gone: Iterable[str], by: Sequence[str]) -> Iterator[dict[str, Any]]:
