@@ -209,8 +209,7 @@ def publish_mart(commit: Commit, mart: str, built: Path, intervals: Sequence[Int
     for interval in intervals:
         first, last = bisect_left(labels, interval.label), bisect_right(labels, interval.label)
         part = own.slice(first, last - first)
-        folder = commit.stage_folder(table, interval.label)
-        parquet.write(part, folder / f"part-00000-{commit.id}.parquet")
+        commit.put_rows(table, interval, part)
         rows[interval] = part.num_rows
     return rows
 
