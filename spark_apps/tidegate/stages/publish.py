@@ -1,11 +1,12 @@
 """Stage ``publish``: the dbt marts of the run's intervals, built, tested, and only then put in place.
 
 Write, audit, publish: dbt builds every mart for the run's intervals alone, into a folder that nobody reads, and runs
-its tests there. If they pass, each mart's rows are cut by interval and replace the intervals' partitions of the Delta
-table ``<warehouse>/<pipeline>/marts/<mart>``, all marts in one commit. So a re-run leaves the same rows, an interval
-that has become empty leaves an empty partition (dbt's own dynamic ``insert_overwrite`` would leave the old rows), and
-nobody ever sees a row that failed a test. What is there already as it would come out is neither built nor tested:
-intervals whose tables have not changed, and of the others the models that none of the changed tables leads to.
+its tests there. Meanwhile each mart that is built is cut by interval; if the tests pass, the rows replace the
+intervals' partitions of the Delta table ``<warehouse>/<pipeline>/marts/<mart>``, all marts in one commit. So a re-run
+leaves the same rows, an interval that has become empty leaves an empty partition (dbt's own dynamic
+``insert_overwrite`` would leave the old rows), and nobody ever sees a row that failed a test. What is there already as
+it would come out is neither built nor tested: intervals whose tables have not changed, and of the others the models
+that none of the changed tables leads to.
 """
 
 from __future__ import annotations
