@@ -260,6 +260,19 @@ def test_dbt_that_is_told_nothing_ends(tmp_path: Path) -> None:
     assert at_work() == []
 
 
+def test_what_dbts_threads_say_at_once_comes_line_by_line() -> None:
+    """Line by line they name the marts that are there: two in one line would be a mart that nobody knows."""
+    code = (
+        "from threading import Thread\n"
+        "from tidegate.stages.dbt_session import _say\n"
+        "speak = lambda k: [_say(f'built: mart_{k}_{i}') for i in range(1000)]\n"
+        "threads = [Thread(target=speak, args=[k]) for k in range(8)]\n"
+        "[thread.start() for thread in threads]\n"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert set(said.splitlines()) == {f"built: mart_{k}_{i}" for k in range(8) for i in range(1000)}
+
+
 def judge(warehouse: Warehouse, interval: Interval, **verdict: object) -> None:
     """Check the interval again, as it is now."""
     rows = rows_of(warehouse.pipeline, "quality_results", interval, warehouse.schema("quality_results"))

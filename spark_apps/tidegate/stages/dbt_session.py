@@ -16,7 +16,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -160,13 +160,14 @@ def build(session: Session, spark: SparkSession, manifest: Any) -> dict[str, Any
     # Tests of the code itself say nothing about the run's data.
     data_only = ["--exclude-resource-type", "unit_test", "--exclude", "tag:macro"]
     coming, needed = _coming_from(manifest, session.changed)
-    runner = dbtRunner(manifest=manifest, callbacks=[_progress(manifest), _marts(manifest, coming)])
+    marts = _marts(manifest, coming)
+    runner = dbtRunner(manifest=manifest, callbacks=[_progress(manifest), _built(marts)])
     selected = [] if session.changed is None else ["--indirect-selection", "empty", "--select", *needed]
     built = runner.invoke(["build", "--no-write-json", *selected, *data_only, *flags])
     results = getattr(built.result, "results", None)
     if results is None:
         return _failure("build", built)
-    outcome = _outcome(results)
+    outcome = _outcome(results, marts)
     if session.docs_page and not outcome["failures"]:
         _say(f"{SAID}writing the docs page")
         statements.make_all()
@@ -210,8 +211,8 @@ def end_with_parent() -> None:
     Thread(target=watch, daemon=True).start()
 
 
-def _outcome(results: Sequence[Any]) -> dict[str, Any]:
-    """How every model and test went."""
+def _outcome(results: Sequence[Any], marts: Mapping[str, str]) -> dict[str, Any]:
+    """How every model and test went; ``marts``: the names of those among these that were built."""
     return {
         "failures": [
             {"name": r.node.name, "status": str(r.status), "message": " ".join((r.message or "").split())}
@@ -221,6 +222,7 @@ def _outcome(results: Sequence[Any]) -> dict[str, Any]:
         "skipped": sum(1 for r in results if r.status == "skipped"),
         "models": sum(1 for r in results if r.node.resource_type == "model"),
         "tests": sum(1 for r in results if r.node.resource_type == "test"),
+        "marts": [r.node.name for r in results if r.node.unique_id in marts],
         "seconds": {r.node.name: round(r.execution_time, 3) for r in results},
     }
 
@@ -290,22 +292,27 @@ def _progress(manifest: Any) -> Callable[[Any], None]:
     return count
 
 
-def _marts(manifest: Any, coming: Collection[str]) -> Callable[[Any], None]:
-    """Says which of the marts with ids among these has been built."""
+def _marts(manifest: Any, coming: Collection[str]) -> dict[str, str]:
+    """Id → name of the models with ids among these that are to be published."""
     models = {key: node for key, node in manifest.nodes.items() if key in coming and node.resource_type == "model"}
-    marts = {key for key, n in models.items() if n.fqn[1] == "marts" and n.config.materialized == "table"}
+    return {k: n.name for k, n in models.items() if n.fqn[1] == "marts" and n.config.materialized == "table"}
+
+
+def _built(marts: Mapping[str, str]) -> Callable[[Any], None]:
+    """Says which of the marts (id → name) has been built."""
 
     def tell(event: Any) -> None:
         if event.info.name == "NodeFinished":
             node = event.data.node_info
             if node.unique_id in marts and node.node_status == "success":
-                _say(f"{BUILT}{node.node_name}")
+                _say(f"{BUILT}{marts[node.unique_id]}")
 
     return tell
 
 
 def _say(message: str) -> None:
-    print(message, flush=True)
+    # dbt's threads speak at once; print would write a line's end apart from it.
+    os.write(sys.stdout.fileno(), f"{message}\n".encode())
 
 
 if __name__ == "__main__":

@@ -153,10 +153,13 @@ class Turn:
                 for interval, rows in built.items():
                     stage.record(interval, rows_out=rows)
 
-            # What fails a test is cut all the same, but not committed.
+            # What fails a test is cut all the same, but not committed; what was not heard of is cut at the end.
             outcome = dbt.build(session, lambda line: context.progress(f"publish: {line}"), cut)
             if outcome["failures"]:
                 raise _failure(outcome, self.home)
+            for mart in outcome["marts"]:
+                if mart not in marts:
+                    cut(mart)
             context.progress(f"publish: {outcome['models']} models built, {outcome['tests']} tests passed")
             for interval in todo.intervals:
                 todo.keep(stage.commit, interval, marts)
