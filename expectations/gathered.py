@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from expectations.tables import Tables
+from tidegate.store.renewed import changed, renewed
 
 _FILES = b"tidegate.files"
 
@@ -37,13 +37,13 @@ class Gathered:
         """
         files = {label: [os.path.basename(path) for path in tables.files(table, [label])] for label in labels}
         before, read = self._before(tables.read_arrow(table, []).schema)
-        known = [label for label in labels if read.get(label) == files[label]]
-        fresh = [label for label in labels if read.get(label) != files[label]]
-        old = before.filter(pc.is_in(before["interval"], pa.array(known, pa.string())))
-        rows = pa.concat_tables([old, self.keep(tables.read_arrow(table, fresh)).replace_schema_metadata(None)])
-        if fresh:
+        rows = renewed(before, read, files, lambda stale: self._fresh(tables, table, stale))
+        if changed(read, files):
             self._write(rows, files)
-        return rows.sort_by("interval")
+        return rows
+
+    def _fresh(self, tables: Tables, table: str, labels: Sequence[str]) -> pa.Table:
+        return self.keep(tables.read_arrow(table, labels)).replace_schema_metadata(None)
 
     def _before(self, schema: pa.Schema) -> tuple[pa.Table, dict[str, list[str]]]:
         """What is kept, and of which files of which partitions; nothing if that is of no use."""

@@ -23,6 +23,7 @@ from tidegate.store.commit import Commit
 from tidegate.store.cut import read_file
 from tidegate.store.intervals import Interval
 from tidegate.store.places import Place, each, link
+from tidegate.store.renewed import renewed
 from tidegate.store.warehouse import Warehouse
 
 LEVELS, ROOM = "history_levels", "history_room"
@@ -77,13 +78,8 @@ class Rows:
     def read(self, warehouse: Warehouse) -> pa.Table:
         """The rows, as ``warehouse.read_arrow`` gives them, in one piece."""
         names = {label: [f.name for f in warehouse.live(self.table, label)] for label in warehouse.filled(self.table)}
-        stale = [label for label, own in names.items() if self._names.get(label) != own]
-        rows = warehouse.read_arrow(self.table, stale)
-        if self._rows is not None:
-            valid = pa.array([label for label, own in names.items() if self._names.get(label) == own], pa.string())
-            rows = pa.concat_tables([self._rows.filter(pc.is_in(self._rows.column("interval"), valid)), rows])
-            # Stable: a partition's rows stay as they are in its files.
-            rows = rows.sort_by("interval")
+        before = warehouse.read_arrow(self.table, []) if self._rows is None else self._rows
+        rows = renewed(before, self._names, names, lambda stale: warehouse.read_arrow(self.table, stale))
         # One piece: whatever is done to thousands of small ones takes as long as making them one.
         self._names, self._rows = names, rows.combine_chunks()
         return self._rows
