@@ -5,7 +5,7 @@ memory, makes the pipeline's tables known to it by path (the run's partitions al
 one JVM for the build and the docs page, no Derby, no lock that a killed run leaves behind. It is a process of its own
 because a stage's session may be at work in the caller's, with other settings (dbt-spark turns ANSI mode off).
 
-    python -m tidegate.stages.dbt_session SESSION.json               build what it says once a line comes in
+    python -m tidegate.stages.dbt_session SESSION.json                      build what it says once a line comes in
     python -m tidegate.stages.dbt_session SESSION.json show --inline "…"    any dbt command, over the published marts
 """
 

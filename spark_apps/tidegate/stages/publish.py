@@ -104,7 +104,8 @@ class Turn:
         self.dbt = self._dbt()
         labels = [interval.label for interval in todo.intervals]
         written = [t for t in warehouse.tables() if not _writers(warehouse, t, labels) & set(at_work)]
-        self.gathered = _gather([_source_table(warehouse, table, labels) for table in written])
+        self.gathered = [_source_table(warehouse, table, labels) for table in written]
+        _gather(self.gathered)
 
     def run(self, intervals: Sequence[Interval], with_checked: bool = False) -> None:
         """See ``publish.run``."""
@@ -270,12 +271,10 @@ def _source_table(warehouse: Warehouse, table: str, labels: Sequence[str]) -> So
     return SourceTable(table, columns, str(warehouse.folder / table), [file.path for file in files], gathered)
 
 
-def _gather(tables: Sequence[SourceTable]) -> Sequence[SourceTable]:
-    """Make one file of each that has many; the tables."""
+def _gather(tables: Sequence[SourceTable]) -> None:
+    """Make one file of each that has many."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for _ in pool.map(SourceTable.gather, [table for table in tables if table.gathered]):
-            pass
-    return tables
+        list(pool.map(SourceTable.gather, [table for table in tables if table.gathered]))
 
 
 def _failure(outcome: dict[str, Any], home: Path) -> Exception:
