@@ -27,7 +27,6 @@ import pyarrow.compute as pc
 from markupsafe import Markup
 
 from expectations.checkpoint import IntervalResult, SuiteResult
-from expectations.gathered import Gathered
 from expectations.policy import SEVERITIES
 from expectations.results import Row, failures, number
 from expectations.suites import SUITES
@@ -38,6 +37,7 @@ from tidegate.declarations.models import Pipeline
 from tidegate.declarations.promises import HEADINGS, SENTENCE, Line, explained, lines
 from tidegate.declarations.promises import Row as Judged
 from tidegate.declarations.units import show_percent
+from tidegate.store.gathered import Gathered
 
 _HERE = Path(__file__).parent
 _VIEWS = _HERE / "views"

@@ -32,6 +32,7 @@ from tidegate.operators.accuracy.error_width import Float64s
 from tidegate.operators.schedule import Int64s, Schedule
 from tidegate.queries.questions import Answering, Question, pooled
 from tidegate.queries.slices import cuts, question
+from tidegate.store.gathered import Gathered
 from tidegate.store.intervals import Interval, interval_holding, labels_holding
 
 _ORDER = [(name, "ascending") for name in ("query", "window_end", "share")]
@@ -68,7 +69,8 @@ def learn_widths(
     oldest_us = min((_evidence_from_us(pipeline, query, intervals[0]) for query in promised), default=0)
     since = interval_holding(pipeline, oldest_us).label
     earlier = [label for label in warehouse.labels("width_errors") if since <= label < intervals[0].label]
-    pool = pa.concat_tables([warehouse.read_arrow("width_errors", earlier), fresh])
+    known = Gathered(warehouse.local / "_gathered" / "width_errors.parquet", "all", lambda rows: rows)
+    pool = pa.concat_tables([known.read(warehouse, "width_errors", earlier), fresh])
     rows: dict[Interval, list[dict[str, Any]]] = {interval: [] for interval in intervals}
     for query in promised:
         for interval, choice in _choices(pipeline, query, pool, intervals).items():

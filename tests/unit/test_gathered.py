@@ -1,4 +1,4 @@
-"""What the overview keeps of tables is what the tables hold."""
+"""What is gathered of tables is what the tables hold."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from expectations.gathered import Gathered
 from tests.unit.test_warehouse import TABLE, a_pipeline, put
 
+from tidegate.store.gathered import Gathered
 from tidegate.store.warehouse import Warehouse
 
 LABELS = ["2013-01-01T00", "2013-01-01T01", "2013-01-01T02"]

@@ -1,4 +1,4 @@
-"""Rows of many small partitions, gathered in one file beside the pages: each is read once, not every hour."""
+"""Rows of many small partitions, gathered in one file of this machine: each is read once, not every hour."""
 
 from __future__ import annotations
 
@@ -8,14 +8,23 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from expectations.tables import Tables
 from tidegate.store.renewed import changed, renewed
 
 _FILES = b"tidegate.files"
+
+
+class Tables(Protocol):
+    """What is read (a Warehouse is one)."""
+
+    def files(self, table: str, labels: Sequence[str]) -> tuple[str, ...]: ...  # noqa: D102  # paths
+    def read_arrow(  # noqa: D102
+        self, table: str, labels: Sequence[str] | None = None, columns: Sequence[str] | None = None
+    ) -> pa.Table: ...
 
 
 @dataclass(frozen=True)
