@@ -35,16 +35,8 @@ _CONTRACT = ["window_end", "emitted_at", "width_s", "range_s", "coverage", "supp
 
 
 def grain(query: Query, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
-    """What tells a query's rows apart, as text; the row's number where the SELECT does not show its groups."""
-    number = pc.cast(pa.array(range(rows.num_rows), pa.int64()), pa.string())
-    if query.kind == "top_k":
-        keys = list(query.row_keys)
-    else:
-        shown = {output.expression.strip("`"): output.name for output in query.outputs}
-        if any(group.slot not in shown for group in query.group_by):
-            return number
-        keys = [shown[group.slot] for group in query.group_by]
-    texts = [pc.coalesce(pc.cast(rows[key], pa.string()), "∅") for key in keys]
+    """What tells a query's rows apart, as text."""
+    texts = [pc.coalesce(pc.cast(rows[key], pa.string()), "∅") for key in query.answer_keys]
     return pc.binary_join_element_wise(instants(rows["window_end"]), *texts, " ", null_handling="replace")
 
 

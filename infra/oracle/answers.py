@@ -54,16 +54,13 @@ def quoted(name: str) -> str:
 
 def group_outputs(query: Query) -> list[str]:
     """The columns of the answer that are made of GROUP BY columns alone; they tell its rows apart."""
-    if query.kind == "top_k":
-        columns = {g.column for g in query.group_by}
-        return [o.name for o in query.outputs if o.expression.strip("`") in columns]
-    slots = {g.slot for g in query.group_by}
-    return [o.name for o in query.outputs if slots_of(o.expression) and slots_of(o.expression) <= slots]
+    groups = {g.column if query.kind == "top_k" else g.slot for g in query.group_by}
+    return [o.name for o in query.outputs if slots_of(o.expression) and slots_of(o.expression) <= groups]
 
 
 @cache
 def slots_of(expression: str) -> frozenset[str]:
-    """The slots (a0, g0 …) that an output's expression reads; asked for every window, and parsed once."""
+    """The slots (a0, g0 …), or of a top-k the columns, that an output's expression reads; parsed once."""
     return frozenset(column.name for column in sqlglot.parse_one(expression, read="spark").find_all(exp.Column))
 
 

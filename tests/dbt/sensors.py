@@ -106,7 +106,7 @@ def sensors() -> Pipeline:
             Window(alias="p", stream="pumps", range_s=1800.0),
         ),
         join_classes=(JoinClass(slot="j0", columns=(("r", "sensor"), ("p", "sensor")), type="string"),),
-        group_by=(GroupColumn(slot="g0", alias="r", column="sensor", type="string"),),
+        group_by=(GroupColumn(slot="g0", alias="r", column="sensor", type="string", shown_as="sensor"),),
         aggregates=(rows, level),
         outputs=(
             Output(name="sensor", expression="g0", type="string"),

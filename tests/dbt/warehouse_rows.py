@@ -200,7 +200,7 @@ def _answers(random: Random, schema: pa.Schema, query: Query, window_end: Any) -
     held |= {"range_s": {w.alias: w.range_s for w in query.windows}}
     held |= {"coverage": 0.5 ** len(widths), "support_level": "B", "slack_s": 600.0, "accuracy_expected": 0.9}
     own = {name: value for name, value in held.items() if name in schema.names}
-    groups = [name for name in query.group_outputs if name is not None]
+    groups = list(query.group_outputs)
     count = 3 if query.kind == "top_k" or groups else 1
     rows = []
     for number in range(1, count + 1):

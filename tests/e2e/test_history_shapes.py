@@ -311,7 +311,7 @@ def test_nothing_has_been_run_at_all(tmp_path):
 def test_narrow_answers_are_filled_from_whatever_history_there_is(tuples, tmp_path, capsys):
     shapes = {"s": Shape({"amount": "double", "name": "string"}, tuples=tuples, width_s=600)}
     context, rows = _run(shapes, tmp_path, capsys)
-    group = GroupColumn(slot="g0", alias="s", column="name", type="string")
+    group = GroupColumn(slot="g0", alias="s", column="name", type="string", shown_as="name")
     aggregates = (
         Aggregate(slot="a0", function="count", alias=None, expression=None, type="integer"),
         Aggregate(slot="a1", function="max", alias="s", expression="amount", type="double"),

@@ -79,7 +79,7 @@ def _query(query_id: str, kind: Any, **more: Any) -> Query:
 def good_pipeline() -> Pipeline:
     """Two streams, three queries: a count with ERROR, a count by origin without a promise, a top 2 with ACCURACY."""
     count = Aggregate(slot="a0", function="count", alias=None, expression=None, type="integer")
-    origin = GroupColumn(slot="g0", alias="d", column="origin", type="string")
+    origin = GroupColumn(slot="g0", alias="d", column="origin", type="string", shown_as="origin")
     return Pipeline(
         name="harbour",
         folder=Path("harbour"),

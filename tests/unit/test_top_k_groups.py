@@ -39,6 +39,20 @@ def test_groups_are_the_outputs_that_show_them() -> None:
     assert parsed("SELECT carrier FROM departures [1 HOUR] ORDER BY dep_delay LIMIT 3").row_keys == ("rank",)
 
 
+@pytest.mark.parametrize("shown", ["event_id", "event_id AS flight"])
+def test_a_group_by_a_number_that_is_the_id_is_a_group(shown: str) -> None:
+    """An id is stored as text, so its output casts it."""
+    schema = {"s": StreamSchema("s", {"event_id": "integer", "level": "double"})}
+    for sql in (
+        f"SELECT level, {shown} FROM s [1 HOUR] GROUP BY event_id ORDER BY level LIMIT 3",
+        f"SELECT level, {shown} FROM s [1 HOUR] QUALIFY ROW_NUMBER() OVER (PARTITION BY event_id ORDER BY level) <= 3",
+    ):
+        query = parse_query("q", Report(Source(Path("q.sql"), sql)), schema, 60_000_000)
+        assert query is not None
+        assert query.group_outputs == (shown.rsplit(maxsplit=1)[-1],)
+        assert top_k_spec(query, 60_000_000).groups == ("p1",)
+
+
 def test_rows_are_sorted_by_group_then_rank() -> None:
     query = parsed(GROUPED)
     assert sort_columns(query) == ("emitted_at", "window_end", "origin", "airline", "rank")

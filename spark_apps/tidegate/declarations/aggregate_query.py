@@ -21,6 +21,7 @@ class AggregateQuery:
     scope: Scope
     report: Report
     groups: list[GroupColumn] = field(default_factory=list)
+    grouped: dict[str, ScopedColumn] = field(default_factory=dict)  # by slot
     group_offsets: dict[str, int] = field(default_factory=dict)
     aggregates: list[Aggregate] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
@@ -42,7 +43,7 @@ class AggregateQuery:
                 sql = typed_sql(render(node, self._slot), kind, self._slot(node) or node)
                 self.outputs.append(Output(name=name, expression=sql, type=kind))
         if len(self.outputs) == len(select.expressions):
-            self._require_groups_shown()
+            self._show_groups()
         self.scope.answers = tuple(answers)
         having = select.args.get("having")
         if having is not None:
@@ -62,24 +63,29 @@ class AggregateQuery:
                 continue
             column = self.scope.resolve(node, self.report)
             if column is not None and self._group_of(column) is None:
-                slot = f"g{len(self.groups)}"
+                slot = f"g{len(self.grouped)}"
                 self.group_offsets[slot] = offset_of(node)
-                self.groups.append(GroupColumn(slot=slot, alias=column.alias, column=column.name, type=column.type))
+                self.grouped[slot] = column
 
-    def _require_groups_shown(self) -> None:
+    def _show_groups(self) -> None:
         """A group that the answer does not show could not be told from the others, nor compared with its truth."""
-        shown = {output.expression.strip("`") for output in self.outputs}
-        for group in self.groups:
-            if group.slot not in shown:
-                message = f"the answer does not show the group's column '{group.column}'"
-                self.report.add(self.group_offsets[group.slot], message, f"{group.column} in the SELECT list")
+        shown = {output.expression: output.name for output in reversed(self.outputs)}
+        for slot, column in self.grouped.items():
+            if slot in shown:
+                self.groups.append(
+                    GroupColumn(
+                        slot=slot, alias=column.alias, column=column.name, type=column.type, shown_as=shown[slot]
+                    )
+                )
+            else:
+                message = f"the answer does not show the group's column '{column.name}'"
+                self.report.add(self.group_offsets[slot], message, f"{column.name} in the SELECT list")
 
-    def _group_of(self, column: ScopedColumn) -> GroupColumn | None:
-        """The group column that is the same, or is equal by a join."""
-        for group in self.groups:
-            other = ScopedColumn(group.alias, group.column, group.type)
-            if self.scope.representative(other) == self.scope.representative(column) and group.type == column.type:
-                return group
+    def _group_of(self, column: ScopedColumn) -> str | None:
+        """The slot of the group column that is the same, or is equal by a join."""
+        for slot, other in self.grouped.items():
+            if self.scope.representative(other) == self.scope.representative(column) and other.type == column.type:
+                return slot
         return None
 
     def _leaf(self, node: exp.Expression) -> ColumnType | None:
@@ -100,8 +106,8 @@ class AggregateQuery:
         """The slot that stands for a column or an aggregate that has been read."""
         if isinstance(node, exp.Column):
             found = self.scope.find(node)
-            group = None if isinstance(found, Unresolved) else self._group_of(found)
-            return exp.column(group.slot) if group else None
+            slot = None if isinstance(found, Unresolved) else self._group_of(found)
+            return exp.column(slot) if slot else None
         aggregate = self._aggregate(node) if type(node) in AGGREGATES else None
         return exp.column(aggregate.slot) if aggregate else None
 

@@ -137,12 +137,13 @@ class Aggregate(Model):
 
 
 class GroupColumn(Model):
-    """One GROUP BY (or PARTITION BY) column, in a slot ``g0``, ``g1`` …"""
+    """One GROUP BY (or PARTITION BY) column, in a slot ``g0``, ``g1`` …; ``shown_as``: the answer's column of it."""
 
     slot: str
     alias: str
     column: str
     type: ColumnType
+    shown_as: str
 
 
 class Output(Model):
@@ -220,21 +221,19 @@ class Query(Model):
         return ranges
 
     @property
-    def group_outputs(self) -> tuple[str | None, ...]:
-        """Of each group column the name of the answer's column that shows it, or None; a top-k shows them all."""
-        shown = {output.expression.strip("`"): output.name for output in self.outputs}
-        top_k = self.kind == "top_k"
-        return tuple(shown.get(group.column if top_k else group.slot) for group in self.group_by)
+    def group_outputs(self) -> tuple[str, ...]:
+        """Of each group column the name of the answer's column that shows it."""
+        return tuple(group.shown_as for group in self.group_by)
 
     @property
     def row_keys(self) -> tuple[str, ...]:
         """Of a top-k, the answer's columns that tell a window's rows apart: its groups, then the rank."""
-        return (*(name for name in self.group_outputs if name is not None), "rank")
+        return (*self.group_outputs, "rank")
 
     @property
     def answer_keys(self) -> tuple[str, ...]:
         """The answer's columns that tell a window's rows apart: a top-k's ``row_keys``, else the groups shown."""
-        return self.row_keys if self.kind == "top_k" else tuple(n for n in self.group_outputs if n is not None)
+        return self.row_keys if self.kind == "top_k" else self.group_outputs
 
     @property
     def corrected(self) -> dict[str, ColumnType]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -52,15 +53,15 @@ class TopKQuery:
         typer = Typer(self.report, self._leaf)
         names = AnswerNames(self.scope, self.report, top_k=True)
         aliased: dict[str, exp.Expression] = {}
-        shown: set[str] = set()
+        shown: dict[str, str] = {}
         for item in select.expressions:
             node = item.unalias()
             kind = typer.value_type(node)
             name = names.take(item) if kind else given_name(item, self.scope)
             if name and isinstance(item, exp.Alias):
                 aliased[name.lower()] = node
-            if isinstance(node, exp.Column) and isinstance(found := self.scope.find(node), ScopedColumn):
-                shown.add(found.name)
+            if name and isinstance(node, exp.Column) and isinstance(found := self.scope.find(node), ScopedColumn):
+                shown.setdefault(found.name, name)
             if name == ID_COLUMN:
                 kind = "string"
             if kind and name:
@@ -107,7 +108,7 @@ class TopKQuery:
             return Ranking("PARTITION BY", groups, order.expressions, "QUALIFY", number)
         return None
 
-    def _read_groups(self, ranking: Ranking, shown: set[str]) -> None:
+    def _read_groups(self, ranking: Ranking, shown: Mapping[str, str]) -> None:
         for node in ranking.groups:
             if not isinstance(node, exp.Column):
                 self.report.add(offset_of(node), f"{ranking.grouping} takes plain columns", "a column")
@@ -115,11 +116,19 @@ class TopKQuery:
             column = self.scope.resolve(node, self.report)
             if column is None or any(column.name == group.column for group in self.groups):
                 continue
-            slot = f"g{len(self.groups)}"
-            self.groups.append(GroupColumn(slot=slot, alias=column.alias, column=column.name, type=column.type))
             if column.name not in shown:
                 message = f"the answer does not show the group's column '{column.name}'"
                 self.report.add(offset_of(node), message, f"{column.name} in the SELECT list")
+                continue
+            self.groups.append(
+                GroupColumn(
+                    slot=f"g{len(self.groups)}",
+                    alias=column.alias,
+                    column=column.name,
+                    type=column.type,
+                    shown_as=shown[column.name],
+                )
+            )
 
     def _read_term(self, index: int, term: exp.Expression, typer: Typer, aliased: dict[str, exp.Expression]) -> None:
         if term.args.get("with_fill"):

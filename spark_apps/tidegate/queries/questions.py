@@ -336,7 +336,7 @@ def top_k_spec(query: Query, pane_us: int) -> top_k.Spec:
     columns += [(f"p{i}", ARROW_TYPES[o.type]) for i, o in enumerate(query.outputs)]
     terms = tuple(top_k.Term(o.slot, o.descending) for o in query.order_by)
     slots = {o.name: f"p{i}" for i, o in enumerate(query.outputs)}
-    groups = tuple(slots[name] for name in query.group_outputs if name is not None)
+    groups = tuple(slots[name] for name in query.group_outputs)
     return top_k.Spec(query.limit, terms, pa.schema(columns), pane_us, query.windows[0].alias, groups)
 
 

@@ -329,7 +329,7 @@ def _corrections(query: Query, table: str, schema: pa.Schema) -> Declaration:
         "name": table,
         "description": _text(about, _asked(query), grain="one row per window end and row of the answer."),
         "columns": _columns(schema, texts),
-        "data_tests": [] if None in query.group_outputs else [_grain("window_end", *query.answer_keys, nullable=keys)],
+        "data_tests": [_grain("window_end", *query.answer_keys, nullable=keys)],
     }
 
 
@@ -351,11 +351,10 @@ def _asked(query: Query) -> str:
 
 def _answer_grain(query: Query) -> tuple[str, list[Declaration]]:
     if query.kind == "top_k":
-        within = [name for name in query.group_outputs if name is not None]
+        within = query.group_outputs
         per = f", group ({', '.join(within)})" if within else ""
         return f"one row per window end{per} and rank.", [_grain("window_end", *query.row_keys, nullable=within)]
-    slots = [g.slot for g in query.group_by]
-    shown = [next(o.name for o in query.outputs if o.expression.strip("`") == slot) for slot in slots]
+    shown = query.group_outputs
     if not shown:
         return "one row per window end.", [_grain("window_end")]
     return f"one row per window end and group ({', '.join(shown)}).", [_grain("window_end", *shown, nullable=shown)]
