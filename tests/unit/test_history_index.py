@@ -140,6 +140,25 @@ def test_of_rows_that_are_kept_those_that_changed_are_read_again(
     assert phones.intervals[0].label not in kept.read(warehouse).column("interval").to_pylist()
 
 
+def test_a_copy_of_rows_that_are_kept_is_that_of_their_files(phones: Phones, opened: list[str]) -> None:
+    leaves, groups = Rows("history_leaves"), Rows("history_groups")
+    for rows in (leaves, groups):
+        rows.read(phones.warehouse)
+    # One interval has other files than those that are kept, and one is not kept at all.
+    touched = [phones.intervals[3], phones.intervals[8]]
+    for interval in touched:
+        sample_history.run(phones.context, [interval])
+    opened.clear()
+    for made, rows in ((_leaves, leaves), (_groups, groups)):
+        index = made(phones.warehouse, phones.stream, rows)
+        index.renew(phones.warehouse.labels(index.table))
+    assert set(opened) == {interval.label for interval in touched}
+    opened.clear()
+    phones.indices[0].read(phones.warehouse.labels("history_leaves"))
+    assert opened == [], "the copy was left on the disk"
+    phones.agree()
+
+
 def test_a_damaged_copy_is_made_anew(phones: Phones) -> None:
     """Torn, empty, a bit flipped, another digest."""
     phones.agree()

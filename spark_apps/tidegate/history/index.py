@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.history.store import Rows
 from tidegate.store.cut import read_file
 from tidegate.store.parquet import dataset
 from tidegate.store.places import Place, each, move, remove_tree
@@ -55,7 +56,8 @@ class HistoryIndex:
     """The copy of one stream's rows of one table: a column ``interval`` and those of ``schema``.
 
     ``samples``: the table is the stream's own, and only partitions whose files have less than 64 KiB on average are
-    copied; otherwise other streams' rows stand beside its own, told apart by the column ``stream``.
+    copied; otherwise other streams' rows stand beside its own, told apart by the column ``stream``. ``rows``: what this
+    process has read of the table.
 
     Cost: a file a month; each partition that has changed since costs its files, and its month is written anew. The last
     twelve months read stay in memory.
@@ -68,6 +70,7 @@ class HistoryIndex:
     stream: str
     schema: pa.Schema
     samples: bool = False
+    rows: Rows | None = None
     _recent: dict[str, Copied] = field(default_factory=dict, init=False, repr=False)
 
     def read(self, labels: Iterable[str]) -> Copied:
@@ -127,12 +130,18 @@ class HistoryIndex:
         return [(label, f"{folder}/interval={label}/{name}") for label, own in names.items() for name in _split(own)]
 
     def _of_files(self, names: Names) -> pa.Table:
-        """The stream's rows of these partitions, by label and file."""
+        """The stream's rows of these partitions; of each, in the order of its files."""
+        held = _with_interval(self.schema, pa.string()).empty_table()
+        if self.rows is not None:
+            stand, kept = self.rows.kept({label: _split(own) for label, own in names.items()})
+            held = kept.select(held.schema.names).cast(held.schema)
+            names = {label: own for label, own in names.items() if label not in set(stand)}
         paths = self._paths(dict(sorted(names.items())))
         if len(paths) > _FILES_ONE_BY_ONE:
             rows = _in_bulk([path for _, path in paths], self.schema)
         else:
             rows = _one_by_one(self.warehouse.folder, paths, self.schema)
+        rows = pa.concat_tables([held, rows])
         return rows if self.samples else rows.filter(pc.equal(rows.column("stream"), self.stream))
 
     def _load(self, path: Place) -> Copied:

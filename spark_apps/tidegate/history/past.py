@@ -16,6 +16,7 @@ from tidegate.declarations.tables import LEAF_AGGREGATES
 from tidegate.history.index import HistoryIndex, Names
 from tidegate.history.store import (
     BandFile,
+    Rows,
     Samples,
     Strata,
     band_files,
@@ -208,22 +209,26 @@ class Past:
         return in_force(rows, code[interval.indices.to_numpy()], strata).plus(read)
 
 
-def renew(warehouse: Warehouse, stream: Stream) -> None:
-    """Bring up to date what makes a large past quick to open, lest the next reader has to."""
+def renew(warehouse: Warehouse, stream: Stream, leaves: Rows, groups: Rows, samples: HistoryIndex) -> None:
+    """Bring up to date what makes a large past quick to open, lest the next reader has to.
+
+    ``leaves``, ``groups``, ``samples``: what this process has read of the tables.
+    """
     assert stream.history is not None
+    indices = [_leaves(warehouse, stream, leaves), samples]
     # Without group_by there are no groups, and the table need not have the stream's columns.
-    kept = (_leaves, _groups, samples_index) if stream.history.group_by else (_leaves, samples_index)
-    for made in kept:
-        index = made(warehouse, stream)
+    if stream.history.group_by:
+        indices.append(_groups(warehouse, stream, groups))
+    for index in indices:
         index.renew(warehouse.labels(index.table))
 
 
-def _leaves(warehouse: Warehouse, stream: Stream) -> HistoryIndex:
-    return _index(warehouse, stream, "history_leaves", ["tuples", "sampled", "fraction"])
+def _leaves(warehouse: Warehouse, stream: Stream, rows: Rows | None = None) -> HistoryIndex:
+    return _index(warehouse, stream, rows, "history_leaves", ["tuples", "sampled", "fraction"])
 
 
-def _groups(warehouse: Warehouse, stream: Stream) -> HistoryIndex:
-    return _index(warehouse, stream, "history_groups", ["group_column", "group_value", "tuples"])
+def _groups(warehouse: Warehouse, stream: Stream, rows: Rows | None = None) -> HistoryIndex:
+    return _index(warehouse, stream, rows, "history_groups", ["group_column", "group_value", "tuples"])
 
 
 def samples_index(warehouse: Warehouse, stream: Stream) -> HistoryIndex:
@@ -232,11 +237,11 @@ def samples_index(warehouse: Warehouse, stream: Stream) -> HistoryIndex:
     return HistoryIndex(warehouse, table, stream.name, warehouse.schema(table), samples=True)
 
 
-def _index(warehouse: Warehouse, stream: Stream, table: str, named: Sequence[str]) -> HistoryIndex:
+def _index(warehouse: Warehouse, stream: Stream, rows: Rows | None, table: str, named: Sequence[str]) -> HistoryIndex:
     names = ["stream", "leaf_start", "leaf_end", *named]
     names += [f"{c}_{name}" for c in stream.numeric_columns for name, _ in LEAF_AGGREGATES]
     fields = {field.name.lower(): field for field in warehouse.schema(table)}
-    return HistoryIndex(warehouse, table, stream.name, pa.schema([fields[name.lower()] for name in names]))
+    return HistoryIndex(warehouse, table, stream.name, pa.schema([fields[name.lower()] for name in names]), rows=rows)
 
 
 def event_us_in(samples: Samples, start_us: int, end_us: int) -> Bools:

@@ -97,7 +97,7 @@ def run(context: RunContext, intervals: Sequence[Interval]) -> None:
         _rewrite(context, stage, written, held, kept)
     # What a later pass changes again, it would have to copy again.
     for stream in streams if not context.days_follow else ():
-        renew(context.warehouse, stream)
+        renew(context.warehouse, stream, kept.leaves, kept.groups, kept.samples[stream.name])
 
 
 def _tidy(context: RunContext) -> None:
