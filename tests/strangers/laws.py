@@ -177,13 +177,17 @@ def no_query_is_silent_without_a_finding(world: World) -> Iterator[str]:
 
     Unless all its windows held their whole range: then what they hold by their instants of emission is nothing, for
     every tuple was later than K, and `answers_equal_brute_force` has judged that. Or unless it declares a promise that
-    every window kept: ERROR 100% is kept by no answer at all.
+    every window kept: ERROR 100% is kept by no answer at all. Or unless it was answered at the first tick of its
+    DURATION only, when nothing has been held for it yet.
     """
     findings = [row for row in read_rows(world.tables, "quality_results") if not row["success"]]
     for query in world.pipeline.queries:
         due = final_windows(world.pipeline, query, world.tables, world.start, world.end)
         truth = read_rows(world.tables, f"truth_{query.id}")
         if not due or not truth or read_rows(world.tables, f"answers_{query.id}"):
+            continue
+        begun = query.active_from
+        if begun is not None and due[-1] - begun < timedelta(seconds=world.pipeline.tick_s):
             continue
         ranges_s = {w.alias: w.range_s for w in query.windows}
         judged = [row for row in read_rows(world.tables, "accuracy") if row["query"] == query.id]

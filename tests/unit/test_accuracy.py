@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -48,6 +49,12 @@ def test_hit_rate_of_empty_tables() -> None:
         (None, None, 0.0),
         (None, 5.0, 1.0),
         (5.0, None, 1.0),
+        (math.nan, math.nan, 0.0),
+        (math.nan, 5.0, 1.0),
+        (5.0, math.nan, 1.0),
+        (math.inf, math.inf, 0.0),
+        (math.inf, -math.inf, 1.0),
+        (5.0, math.inf, 1.0),
     ],
 )
 def test_relative_error_of_one_value(answer: float | None, true: float | None, error: float) -> None:

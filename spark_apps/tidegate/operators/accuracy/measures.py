@@ -69,8 +69,8 @@ def relative_error(
     """The largest relative error of any value of a window.
 
     Of one value it is |answer − truth| / |truth|; if the truth is 0: 0 if the answer is 0 too, else 1. NULL on both
-    sides is 0, on one side 1. A group that is missing or too many counts 1. Values that are not numbers (strings,
-    times, booleans) count 0 if equal, else 1.
+    sides is 0, on one side 1; NaN likewise. A group that is missing or too many counts 1. Values that are not numbers
+    (strings, times, booleans) count 0 if equal, else 1.
 
     Args:
         answers: one row per window and group.
@@ -140,7 +140,8 @@ def _value_error(answer: pa.ChunkedArray, true: pa.ChunkedArray) -> Float64s:
         a, t = (np.asarray(c.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy()) for c in (answer, true))
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.abs(a - t) / np.abs(t)
-        known = np.where(a == t, 0.0, np.where((t == 0) | np.isnan(ratio), 1.0, ratio))
+        same = (a == t) | (np.isnan(a) & np.isnan(t))
+        known = np.where(same, 0.0, np.where((t == 0) | np.isnan(ratio), 1.0, ratio))
     else:
         known = np.where(pc.equal(answer, true.cast(answer.type)).fill_null(False).to_numpy(), 0.0, 1.0)
     return np.where(answer_known & true_known, known, np.where(answer_known == true_known, 0.0, 1.0))

@@ -53,8 +53,9 @@ def least_covering(needed_s: Sequence[float], hits: int) -> int:
 
 
 def _value_error(answer: Any, true: Any) -> float:
-    if answer == true:
+    if answer == true or (answer != answer and true != true):
         return 0.0
     if answer is None or true is None or isinstance(true, str) or true == 0:
         return 1.0
-    return float(abs(answer - true) / abs(true))
+    error = float(abs(answer - true) / abs(true))
+    return 1.0 if error != error else error
