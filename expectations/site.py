@@ -67,7 +67,7 @@ class Site:
         self._words: dict[str, Markup] = {}
         gathered = folder / "gathered"
         self._told_of = Gathered(gathered / "quality_results.parquet", " ".join(_IN_TRENDS.to_pylist()), _told_of)
-        self._periods = Gathered(gathered / "promise_periods.parquet", "", lambda rows: rows)
+        self._periods = Gathered(gathered / "promise_periods.parquet")
 
     @property
     def index(self) -> Path:

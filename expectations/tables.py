@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from tidegate.declarations.interval_labels import label_start
 from tidegate.declarations.models import Pipeline, to_us
 from tidegate.declarations.tables import TIMESTAMP
+from tidegate.store import gathered
 
 # Tables with a row a tuple: of these a suite gets the columns that it names, and nothing is remembered.
 _ROW_A_TUPLE = ("events_", "history_samples_", "quarantine")
@@ -41,16 +42,12 @@ class Interval(Protocol):
     def label(self) -> str: ...  # noqa: D102
 
 
-class Tables(Protocol):
+class Tables(gathered.Tables, Protocol):
     """The tables of one pipeline (a Warehouse is one)."""
 
     def tables(self) -> list[str]: ...  # noqa: D102
     def labels(self, table: str) -> list[str]: ...  # noqa: D102  # ascending
     def rows(self, table: str, label: str) -> int: ...  # noqa: D102
-    def files(self, table: str, labels: Sequence[str]) -> tuple[str, ...]: ...  # noqa: D102  # paths
-    def read_arrow(  # noqa: D102
-        self, table: str, labels: Sequence[str] | None = None, columns: Sequence[str] | None = None
-    ) -> pa.Table: ...
 
 
 @dataclass

@@ -135,7 +135,7 @@ class HistoryIndex:
         if self.rows is not None:
             stand, kept = self.rows.kept({label: _split(own) for label, own in names.items()})
             held = kept.select(held.schema.names).cast(held.schema)
-            names = {label: own for label, own in names.items() if label not in set(stand)}
+            names = {label: own for label, own in names.items() if label not in stand}
         paths = self._paths(dict(sorted(names.items())))
         if len(paths) > _FILES_ONE_BY_ONE:
             rows = _in_bulk([path for _, path in paths], self.schema)

@@ -23,7 +23,7 @@ from tidegate.store.commit import Commit
 from tidegate.store.cut import read_file
 from tidegate.store.intervals import Interval
 from tidegate.store.places import Place, each, link
-from tidegate.store.renewed import Files, renewed
+from tidegate.store.renewed import Files, changed, renewed
 from tidegate.store.warehouse import Warehouse
 
 LEVELS, ROOM = "history_levels", "history_room"
@@ -84,11 +84,11 @@ class Rows:
         self._names, self._rows = names, rows.combine_chunks()
         return self._rows
 
-    def kept(self, files: Files) -> tuple[list[str], pa.Table]:
+    def kept(self, files: Files) -> tuple[set[str], pa.Table]:
         """Of some partitions those that are kept with these files, and their rows; nothing is read."""
-        stand = [label for label, own in files.items() if self._names.get(label) == own]
+        stand = files.keys() - changed(self._names, files)
         assert self._rows is not None
-        return stand, self._rows.filter(pc.is_in(self._rows.column("interval"), pa.array(stand, pa.string())))
+        return stand, self._rows.filter(pc.is_in(self._rows.column("interval"), pa.array(sorted(stand), pa.string())))
 
 
 def put_bands(file: str, samples: pa.Table, bands: Bands) -> None:

@@ -69,7 +69,7 @@ def learn_widths(
     oldest_us = min((_evidence_from_us(pipeline, query, intervals[0]) for query in promised), default=0)
     since = interval_holding(pipeline, oldest_us).label
     earlier = [label for label in warehouse.labels("width_errors") if since <= label < intervals[0].label]
-    known = Gathered(warehouse.local / "_gathered" / "width_errors.parquet", "all", lambda rows: rows)
+    known = Gathered(warehouse.local / "_gathered" / "width_errors.parquet")
     pool = pa.concat_tables([known.read(warehouse, "width_errors", earlier), fresh])
     rows: dict[Interval, list[dict[str, Any]]] = {interval: [] for interval in intervals}
     for query in promised:
@@ -83,9 +83,8 @@ def learn_widths(
 
 
 def judged_columns(query: Query) -> tuple[list[str], list[str]]:
-    """The answer's columns that tell groups apart (bare group slots), and those that are judged."""
-    slots = {g.slot for g in query.group_by}
-    groups = [o.name for o in query.outputs if o.expression.strip("`") in slots]
+    """The answer's columns that tell groups apart, and those that are judged."""
+    groups = list(query.group_outputs)
     return groups, [o.name for o in query.outputs if o.name not in groups]
 
 

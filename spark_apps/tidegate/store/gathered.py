@@ -29,15 +29,17 @@ class Tables(Protocol):
 
 @dataclass(frozen=True)
 class Gathered:
-    """What is kept of a table in ``path``. ``meaning``: of the rows that ``keep`` chooses; another is begun anew.
+    """What is kept of a table in ``path``: the rows that ``keep`` chooses, by default all.
+
+    ``meaning``: of what is kept; another is begun anew.
 
     A table's files never change, so those that were read are known by their names. If ``path`` cannot be read, or holds
     other columns, it is made anew: all that is in it can be read from the tables.
     """
 
     path: Path
-    meaning: str
-    keep: Callable[[pa.Table], pa.Table]
+    meaning: str = ""
+    keep: Callable[[pa.Table], pa.Table] = lambda rows: rows
 
     def read(self, tables: Tables, table: str, labels: Sequence[str]) -> pa.Table:
         """The rows of these partitions, labels ascending, with a column ``interval``.
