@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,8 @@ from tidegate.operators.accuracy import (
     accuracy_at,
     choose_slack,
     hit_rate,
+    largest_errors,
+    measures,
     needed_slack_on_grid,
     oracle,
     oracle_slack,
@@ -69,6 +72,28 @@ def test_relative_error_equals_the_definition(answers: list[Any], truth: list[An
     errors = relative_error(*tables, pa.array([2, 0, 1]), groups, columns)
     expected = oracle.relative_error(answers, truth, [2, 0, 1], groups, columns)
     assert errors.tolist() == pytest.approx(expected, rel=1e-15, abs=1e-12)
+
+
+@LAWS
+@given(st.lists(st.tuples(st.integers(0, 3), values), min_size=1, max_size=4), values, st.sampled_from([0, 16]))
+def test_answers_judged_at_once_are_judged_as_each_alone(given: list[Any], truth: list[Any], sparse: int) -> None:
+    """Each answer is to a window of its own choice; ``sparse``: rows are found by sorting, or by a table."""
+    groups, columns = ["g0", "g1"], ["count", "total", "latest"]
+    known = pa.Table.from_pylist(truth, schema=VALUES)
+    answers = [
+        pa.Table.from_pylist([{**row, "window_end": window} for row in rows if row["window_end"] == 0], schema=VALUES)
+        for window, rows in given
+    ]
+    number = np.repeat(np.arange(len(given)), [answer.num_rows for answer in answers])
+    windows = np.array([window for window, _ in given])
+    in_window = known.column("window_end").to_numpy()
+    with mock.patch.object(measures, "_SPARSE", sparse):
+        errors = largest_errors(pa.concat_tables(answers), number, known, in_window, windows, groups, columns)
+    each = [
+        relative_error(answer, known, pa.array([window]), groups, columns)[0]
+        for answer, window in zip(answers, windows.tolist(), strict=True)
+    ]
+    assert errors.tolist() == each
 
 
 @LAWS

@@ -21,17 +21,27 @@ def encode(column: pa.ChunkedArray) -> tuple[Int64s, pa.Array]:
     >>> codes.tolist(), values.to_pylist()
     ([1, -1, 0, 1], ['a', 'b'])
     """
+    own, values = codes(column)
+    order = pc.sort_indices(values).to_numpy()
+    rank = np.empty(len(order) + 1, dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    rank[NULL] = NULL
+    return rank[own], values.take(pa.array(order))
+
+
+def codes(column: pa.ChunkedArray) -> tuple[Int64s, pa.Array]:
+    """The same in the order in which the values come first, which takes no sorting.
+
+    >>> own, values = codes(pa.chunked_array([["b", None, "a", "b"]]))
+    >>> own.tolist(), values.to_pylist()
+    ([0, -1, 1, 0], ['b', 'a'])
+    """
     if pa.types.is_floating(column.type):
         column = pc.add(column, pa.scalar(0.0, column.type))  # -0.0 and 0.0 are one value
     encoded = pa.concat_arrays(column.chunks).dictionary_encode() if column.num_chunks else column.combine_chunks()
     if not pa.types.is_dictionary(encoded.type):
         return np.zeros(0, dtype=np.int64), encoded
-    order = pc.sort_indices(encoded.dictionary).to_numpy()
-    rank = np.empty(len(order) + 1, dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    rank[-1] = NULL
-    codes = int64s(encoded.indices.cast(pa.int64()).fill_null(len(order)))
-    return rank[codes], encoded.dictionary.take(pa.array(order))
+    return int64s(encoded.indices.cast(pa.int64()).fill_null(NULL)), encoded.dictionary
 
 
 def decode(codes: Int64s, values: pa.Array) -> pa.Array:

@@ -24,7 +24,7 @@ from tidegate.operators.accuracy import (
     ShareChoice,
     choose_share,
     evidence_s,
-    relative_error,
+    largest_errors,
     sample_stride,
     widths_to_try,
 )
@@ -225,16 +225,16 @@ def candidate_errors(answering: Answering, column: Int64s, truth: pa.Table, ends
         given = np.arange(*answering.windows)
         if len(given) == 0:
             continue
-        end_us = asked.schedule.window_end_us
-        index = answers.column("_window_index").to_numpy()
-        answers = answers.append_column("window_end", pa.array(end_us[index]))
-        first, last = np.searchsorted(true_us, [end_us[given].min(), end_us[given].max() + 1])
+        windows_us, window_of = np.unique(asked.schedule.window_end_us[given], return_inverse=True)
+        first, last = np.searchsorted(true_us, [windows_us[0], windows_us[-1] + 1])
+        place = np.searchsorted(windows_us, true_us[first:last])
         near = truth.slice(first, last - first)
-        for which in np.unique(column[given]).tolist():
-            own_us = end_us[given[column[given] == which]]
-            rows = answers.filter(pa.array(column[index] == which))
-            found = relative_error(rows, near, pa.array(own_us), groups, values)
-            errors[np.searchsorted(ends_us, own_us), which] = found
+        wanted = windows_us[place] == true_us[first:last]
+        if not wanted.all():
+            near, place = near.filter(pa.array(wanted)), place[wanted]
+        index = answers.column("_window_index").to_numpy() - given[0]
+        found = largest_errors(answers, index, near, place, window_of, groups, values)
+        errors[np.searchsorted(ends_us, windows_us[window_of]), column[given]] = found
     return errors
 
 

@@ -13,7 +13,7 @@ from tidegate.operators.accuracy.error_width import (
 )
 from tidegate.operators.accuracy.judge import Tally, judge, within
 from tidegate.operators.accuracy.likeness import recent_delay
-from tidegate.operators.accuracy.measures import hit_rate, relative_error
+from tidegate.operators.accuracy.measures import hit_rate, largest_errors, relative_error
 from tidegate.operators.accuracy.promise import Choice, Needed, Promise, PromiseState
 from tidegate.operators.accuracy.promise import step as promise_step
 from tidegate.operators.accuracy.slack import (
@@ -54,6 +54,7 @@ __all__ = [
     "oracle_slack",
     "promise_step",
     "recent_delay",
+    "largest_errors",
     "relative_error",
     "sample_stride",
     "widths_to_try",

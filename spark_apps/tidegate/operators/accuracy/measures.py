@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -10,11 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.operators.accuracy.judge import rounded
-from tidegate.operators.codes import encode, group_ids
+from tidegate.operators.codes import codes, encode
 from tidegate.operators.schedule import Int64s
 
 Float64s = npt.NDArray[np.float64]
 NOWHERE = -1
+_SPARSE = 16
+"""With up to so many keys a row, rows are found by a table of all keys, and not by sorting."""
 
 
 def hit_rate(
@@ -96,24 +99,100 @@ def relative_error(
     names = [window, *groups, *values]
     answers, in_answer = _judged(answers.select(names), window, windows)
     truth, in_truth = _judged(truth.select(names), window, windows)
-    both = pa.concat_tables([answers, truth.cast(answers.schema)])
-    in_window = np.concatenate([in_answer, in_truth])
-    ids = group_ids([in_window, *(encode(both.column(name))[0] for name in groups)], both.num_rows)
-    group_count = int(ids.max()) + 1 if len(ids) else 0
-    answer_row = _row_of(ids[: len(in_answer)], group_count, "answers")
-    truth_row = _row_of(ids[len(in_answer) :], group_count, "truth")
-    window_of = np.zeros(group_count, dtype=np.int64)
-    window_of[ids] = in_window
+    return largest_errors(answers, in_answer, truth, in_truth, np.arange(len(windows)), groups, values)
 
-    shared = (answer_row != NOWHERE) & (truth_row != NOWHERE)
-    error = np.where(shared, 0.0, 1.0)
+
+def largest_errors(
+    answers: pa.Table,
+    in_answer: Int64s,
+    truth: pa.Table,
+    in_window: Int64s,
+    window_of: Int64s,
+    groups: Sequence[str],
+    values: Sequence[str],
+) -> Float64s:
+    """The :func:`relative_error` of several answers a window, all at once.
+
+    Args:
+        answers: one row per answer and group.
+        in_answer: int64[rows of answers], the number of the answer that each row belongs to.
+        truth: one row per window and group.
+        in_window: int64[rows of truth], the number of the window that each row belongs to.
+        window_of: int64[n], of each answer the number of its window; it may have no rows, and the window none.
+        groups: names of the group columns; NULL is a group.
+        values: names of the columns to compare.
+
+    Returns:
+        float64[n], rounded as the judge does.
+
+    Raises:
+        ValueError: a table has two rows of the same answer or window, and group.
+
+    **Cost.** O(rows), or O(rows log rows) where few of the groups are in any one window. **Guarantee.** Exact but for
+    the rounding.
+    """
+    windows = int(max(window_of.max(initial=-1), in_window.max(initial=-1))) + 1
+    code, count = _group_codes(answers, truth, groups)
+    given, true = code[: len(in_answer)], code[len(in_answer) :]
+    _require_distinct(in_answer * count + given, len(window_of) * count, "answers")
+    row = _Rows.of(in_window * count + true, windows * count).of_keys(window_of[in_answer] * count + given)
+
+    shared = np.flatnonzero(row != NOWHERE)
+    error = np.ones(len(in_answer))
+    worst = np.zeros(len(shared))
     for name in values:
-        answer = answers.column(name).take(pa.array(answer_row[shared]))
-        true = truth.column(name).take(pa.array(truth_row[shared]))
-        error[shared] = np.maximum(error[shared], _value_error(answer, true))
-    largest = np.zeros(len(windows))
-    np.maximum.at(largest, window_of, error)
+        answer = answers.column(name).take(pa.array(shared))
+        worst = np.maximum(worst, _value_error(answer, truth.column(name).take(pa.array(row[shared]))))
+    error[shared] = worst
+    found = np.bincount(in_answer[shared], minlength=len(window_of))
+    largest = np.where(found < np.bincount(in_window, minlength=windows)[window_of], 1.0, 0.0)
+    np.maximum.at(largest, in_answer, error)
     return rounded(largest)
+
+
+def _group_codes(answers: pa.Table, truth: pa.Table, groups: Sequence[str]) -> tuple[Int64s, int]:
+    """A number per row of both, one behind the other, the same iff their groups are equal; and how many there are."""
+    keys = answers.select(groups)
+    keys, rows = pa.concat_tables([keys, truth.select(groups).cast(keys.schema)]), answers.num_rows + truth.num_rows
+    code, count = np.zeros(rows, dtype=np.int64), 1
+    for column in keys.columns:
+        own, values = codes(column)
+        # NULL is a group like any other.
+        code, count = code * (len(values) + 1) + own + 1, count * (len(values) + 1)
+        if count > _SPARSE * rows + _SPARSE:
+            distinct, code = np.unique(code, return_inverse=True)
+            count = len(distinct)
+    return code, count
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Which row each of some keys is in. ``direct``: by key, where there are not many more keys than rows."""
+
+    direct: Int64s | None
+    ordered: Int64s
+    order: Int64s
+
+    @staticmethod
+    def of(keys: Int64s, bound: int) -> _Rows:
+        """``keys``: below ``bound``, no two the same (else ValueError)."""
+        _require_distinct(keys, bound, "truth")
+        nothing = np.zeros(0, dtype=np.int64)
+        if bound > _SPARSE * len(keys) + _SPARSE:
+            order = np.argsort(keys)
+            return _Rows(None, keys[order], order)
+        direct = np.full(bound, NOWHERE, dtype=np.int64)
+        direct[keys] = np.arange(len(keys))
+        return _Rows(direct, nothing, nothing)
+
+    def of_keys(self, keys: Int64s) -> Int64s:
+        """The rows of other keys; ``NOWHERE`` for those that there are not."""
+        if self.direct is not None:
+            return self.direct[keys]
+        if len(self.ordered) == 0:
+            return np.full(len(keys), NOWHERE, dtype=np.int64)
+        place = np.minimum(np.searchsorted(self.ordered, keys), len(self.ordered) - 1)
+        return np.where(self.ordered[place] == keys, self.order[place], NOWHERE)
 
 
 def _judged(table: pa.Table, window: str, windows: pa.Array) -> tuple[pa.Table, Int64s]:
@@ -123,13 +202,15 @@ def _judged(table: pa.Table, window: str, windows: pa.Array) -> tuple[pa.Table, 
     return table.filter(kept), np.asarray(position.filter(kept).to_numpy(), dtype=np.int64)
 
 
-def _row_of(ids: Int64s, groups: int, name: str) -> Int64s:
-    """Group → the row that it is in."""
-    if len(np.unique(ids)) < len(ids):
+def _require_distinct(keys: Int64s, bound: int, name: str) -> None:
+    if bound > _SPARSE * len(keys) + _SPARSE:
+        distinct = len(np.unique(keys))
+    else:
+        there = np.zeros(bound, dtype=bool)
+        there[keys] = True
+        distinct = int(np.count_nonzero(there))
+    if distinct < len(keys):
         raise ValueError(f"{name} holds two rows of the same window and group")
-    rows = np.full(groups, NOWHERE, dtype=np.int64)
-    rows[ids] = np.arange(len(ids))
-    return rows
 
 
 def _value_error(answer: pa.ChunkedArray, true: pa.ChunkedArray) -> Float64s:
