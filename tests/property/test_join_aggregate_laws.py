@@ -210,7 +210,8 @@ def test_cells_answer_as_their_tuples_do(data: st.DataObject, batch_rows: int, b
         cells = Cells.of(spec, asked, batches)
     assert cells is not None
     for schedule in asked:
-        with patch("tidegate.operators.join_aggregate.operator.BLOCK_ROWS", block_rows):
+        sizes = {"BLOCK_ROWS": block_rows, "ANSWER_ROWS": batch_rows, "LEAST_WINDOWS": 1}
+        with patch.multiple("tidegate.operators.join_aggregate.operator", **sizes):
             given_ = list(cells.answers(schedule))
         answered = pa.concat_tables([spec.output_schema.empty_table(), *(part for _, _, part in given_)])
         expected = run(spec, schedule, rows)
@@ -306,7 +307,11 @@ def test_only_what_a_window_still_needs_is_held(case: tuple[Spec, Schedule, list
             needed_us = schedule.needed_from_us(side.alias)[state.next_window]
             assert all(event_us >= needed_us for event_us in held.column("event_us").to_pylist())
     whole, _ = step(start(spec, schedule), batch_of(spec, rows))
-    assert finish(state)[0].peak_bytes == finish(whole)[0].peak_bytes
+    peak_bytes = finish(whole)[0].peak_bytes
+    assert finish(state)[0].peak_bytes == peak_bytes
+    one_by_one = {"ANSWER_ROWS": 0, "LEAST_WINDOWS": 1}
+    with patch.multiple("tidegate.operators.join_aggregate.operator", **one_by_one):
+        assert finish(step(start(spec, schedule), batch_of(spec, rows))[0])[0].peak_bytes == peak_bytes
 
 
 @settings(LAWS, max_examples=examples(40))
@@ -318,6 +323,8 @@ def test_sizes_of_blocks_parts_and_codebooks_change_nothing(
     package = "tidegate.operators.join_aggregate"
     with (
         patch(f"{package}.operator.BLOCK_ROWS", block_rows),
+        patch(f"{package}.operator.ANSWER_ROWS", 0),
+        patch(f"{package}.operator.LEAST_WINDOWS", block_rows),
         patch(f"{package}.operator.CODES_PER_ROW", 1 << 20),
         patch(f"{package}.held.SMALL_PART_ROWS", block_rows // 2),
         patch(f"{package}.state.SPARE_CODES", 0),

@@ -7,7 +7,7 @@ outputs computed by ``operators.expressions``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -98,22 +98,16 @@ class Answering:
             yield from _together(in_parts, self.files, len(self.question.schedule))
             return
         query, schedule = self.question.query, self.question.schedule
-        ranked = query.kind == "top_k"
-        operator: Any = top_k if ranked else join_aggregate
-        spec: Any = top_k_spec(query, self.question.pane_us) if ranked else self._aggregate_spec()
         early = replace(schedule, emit_us=schedule.emit_us - self.question.waited_us)
-        state, first = operator.start(spec, early), 0
+        spec: Any = self._aggregate_spec() if query.kind != "top_k" else top_k_spec(query, self.question.pane_us)
         batches = scan.in_order_of_arrival(_sides(self.question, [schedule]), spec.input_schema)
-        if not ranked:
-            batches = join_aggregate.rebatched(batches, lambda: join_aggregate.rows_at_once(state))
-        for batch in batches:
-            state, partial = operator.step(state, batch)
+        operate = _ranked if query.kind == "top_k" else _aggregated
+        first = 0
+        for state, partial in operate(spec, early, batches):
             if state.next_window > first:
                 yield first, state.next_window, partial
             first = state.next_window
-        state, partial = operator.finish(state)
         self.peak_state_bytes = int(state.peak_bytes)
-        yield first, len(schedule), partial
 
     def table(self) -> pa.Table:
         """All answers at once."""
@@ -135,6 +129,26 @@ class Answering:
         columns = {o.name: failed.value(o.expression, ARROW_TYPES[o.type]) for o in query.outputs}
         np.add.at(self.failed, index[failed.rows], 1)
         return pa.table({"_window_index": valued.column("window_index"), **columns})
+
+
+def _ranked(spec: Any, schedule: Schedule, batches: Iterable[pa.Table]) -> Iterator[tuple[Any, pa.Table]]:
+    """States of the operator, and the answers since the one before."""
+    state = top_k.start(spec, schedule)
+    for batch in batches:
+        state, answers = top_k.step(state, batch)
+        yield state, answers
+    yield top_k.finish(state)
+
+
+def _aggregated(spec: Any, schedule: Schedule, batches: Iterable[pa.Table]) -> Iterator[tuple[Any, pa.Table]]:
+    """The same of an aggregate."""
+    state = join_aggregate.start(spec, schedule)
+    larger = join_aggregate.rebatched(batches, lambda: join_aggregate.rows_at_once(state))
+    for batch in larger:
+        for reached, answers in join_aggregate.blockwise(state, batch):
+            state = reached
+            yield state, answers
+    yield from join_aggregate.blockwise(state, None)
 
 
 def pooled(questions: Sequence[Question]) -> join_aggregate.Cells | None:

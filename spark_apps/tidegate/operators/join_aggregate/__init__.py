@@ -2,7 +2,7 @@
 
 from tidegate.operators.join_aggregate.cells import Cells
 from tidegate.operators.join_aggregate.combining import combined
-from tidegate.operators.join_aggregate.operator import advance, finish, rebatched, rows_at_once, step
+from tidegate.operators.join_aggregate.operator import advance, blockwise, finish, rebatched, rows_at_once, step
 from tidegate.operators.join_aggregate.spec import Measure, Side, Spec
 from tidegate.operators.join_aggregate.state import State, start, state_bytes
 
@@ -15,6 +15,7 @@ __all__ = [
     "advance",
     "combined",
     "finish",
+    "blockwise",
     "rebatched",
     "rows_at_once",
     "start",

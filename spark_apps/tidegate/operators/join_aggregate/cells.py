@@ -13,7 +13,7 @@ from tidegate.operators.arrivals import received
 from tidegate.operators.join_aggregate.codebook import orders_as_integers
 from tidegate.operators.join_aggregate.exact import split
 from tidegate.operators.join_aggregate.held import without_the_late
-from tidegate.operators.join_aggregate.operator import answered_up_to, rows_at_once
+from tidegate.operators.join_aggregate.operator import answered_in_turns, rows_at_once
 from tidegate.operators.join_aggregate.rows import EXTREME
 from tidegate.operators.join_aggregate.spec import Measure, Spec
 from tidegate.operators.join_aggregate.state import BEFORE_ALL_US, State, start
@@ -82,9 +82,10 @@ class Cells:
             last = int(np.searchsorted(arrived, taken + rows_at_once(state), side="right"))
             last = min(max(last, first + 1), windows)
             rows = [slice(cut[first - 1] if first else 0, cut[last - 1]) for cut in cuts]
-            state, partial = answered_up_to(self._absorbed(state, rows), last)
-            yield first, last, partial
-            first = last
+            fuller = self._absorbed(state, rows)
+            for state, partial in answered_in_turns(fuller, last):
+                yield first, state.next_window, partial
+                first = state.next_window
 
     def _absorbed(self, state: State, rows: Sequence[slice]) -> State:
         emit_us, first = state.plan.schedule.emit_us, state.next_window

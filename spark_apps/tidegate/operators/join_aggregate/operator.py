@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -23,6 +24,9 @@ from tidegate.operators.schedule import NEVER_US, Int64s
 BLOCK_ROWS = 1 << 17
 # Blocks are larger where there are more codes than so many for each tuple: a block goes over all of them.
 CODES_PER_ROW = 2
+# A block answers no more windows than could have so many rows, unless these are few.
+ANSWER_ROWS = 1 << 20
+LEAST_WINDOWS = 4
 
 
 def step(state: State, batch: pa.RecordBatch | pa.Table) -> tuple[State, pa.Table]:
@@ -77,10 +81,20 @@ def step(state: State, batch: pa.RecordBatch | pa.Table) -> tuple[State, pa.Tabl
 
     **Source.** papers/02, "Beyond the paper" (factorised totals); the papers' own IC and TC keep tuples and counters.
     """
+    return _at_once(state, blockwise(state, batch))
+
+
+def blockwise(state: State, batch: pa.RecordBatch | pa.Table | None) -> Iterator[tuple[State, pa.Table]]:
+    """What ``step`` gives, or without a batch ``finish``, block by block: a state and the answers since the one before.
+
+    **Memory**: the answers of a block, ``ANSWER_ROWS`` or of ``LEAST_WINDOWS`` windows.
+    """
+    if batch is None:
+        yield from _blocks(state, _nothing(state), NEVER_US)
+        return
     table = received(batch, state.plan.spec.input_schema, state.last_arrival_us)
-    if table.num_rows == 0:
-        return state, state.plan.spec.output_schema.empty_table()
-    return _answered(state, table, int(table.column("arrival_us")[-1].as_py()))
+    if table.num_rows:
+        yield from _blocks(state, table, int(table.column("arrival_us")[-1].as_py()))
 
 
 def advance(state: State, until_us: int) -> tuple[State, pa.Table]:
@@ -91,8 +105,7 @@ def advance(state: State, until_us: int) -> tuple[State, pa.Table]:
 
     **Cost**: that of ``step`` without tuples; nothing if no window is due.
     """
-    nothing = state.plan.spec.input_schema.empty_table()
-    return _answered(state, nothing, max(until_us, state.last_arrival_us))
+    return _at_once(state, _blocks(state, _nothing(state), max(until_us, state.last_arrival_us)))
 
 
 def finish(state: State) -> tuple[State, pa.Table]:
@@ -124,17 +137,48 @@ def rows_at_once(state: State) -> int:
     return max(BLOCK_ROWS, codes_given(state) // CODES_PER_ROW)
 
 
-def _answered(state: State, table: pa.Table, last_arrival_us: int) -> tuple[State, pa.Table]:
+def windows_at_once(state: State) -> int:
+    """How many windows may be answered at once: their rows are held until they have been taken."""
+    spec, books = state.plan.spec, state.books
+    keys = math.prod(max(1, len(books[key])) for key in spec.group_keys.values())
+    most = all_combinations = 1
+    for side, own in enumerate(spec.sides):
+        combinations = max(1, state.combinations[side_slots(spec, side)].count(books))
+        most *= min(combinations, math.prod(max(1, len(books[slot])) for slot in own.groups))
+        all_combinations *= combinations
+    return max(LEAST_WINDOWS, ANSWER_ROWS // min(keys * most, all_combinations))
+
+
+def _nothing(state: State) -> pa.Table:
+    return state.plan.spec.input_schema.empty_table()
+
+
+def _at_once(state: State, blocks: Iterable[tuple[State, pa.Table]]) -> tuple[State, pa.Table]:
+    states, answers = [state], [state.plan.spec.output_schema.empty_table()]
+    for reached, rows in blocks:
+        states[-1] = reached
+        answers.append(rows)
+    return states[-1], pa.concat_tables(answers).combine_chunks()
+
+
+def _blocks(state: State, table: pa.Table, last_arrival_us: int) -> Iterator[tuple[State, pa.Table]]:
     """Take the rows in and answer every window before the last arrival, block by block."""
-    schedule, answers = state.plan.schedule, [state.plan.spec.output_schema.empty_table()]
+    schedule = state.plan.schedule
     complete = int(np.searchsorted(schedule.emit_us, last_arrival_us, side="left"))
     arrival_us, taken = int64s(table.column("arrival_us")), 0
     for upto, window in blocks(arrival_us, schedule, state.next_window, complete, rows_at_once(state)):
-        state, rows = answered_up_to(absorbed(state, table.slice(taken, upto - taken)), window)
-        answers.append(rows)
-        taken = upto
+        fuller, taken = absorbed(state, table.slice(taken, upto - taken)), upto
+        for state, rows in answered_in_turns(fuller, window):
+            yield state, rows
     state = with_few_codes(replace(absorbed(state, table.slice(taken)), last_arrival_us=last_arrival_us))
-    return state, pa.concat_tables(answers).combine_chunks()
+    yield state, state.plan.spec.output_schema.empty_table()
+
+
+def answered_in_turns(state: State, complete: int) -> Iterator[tuple[State, pa.Table]]:
+    """``answered_up_to``, but no more than ``windows_at_once`` at a time."""
+    while state.next_window < complete:
+        state, rows = answered_up_to(state, min(state.next_window + windows_at_once(state), complete))
+        yield state, rows
 
 
 def answered_up_to(state: State, complete: int) -> tuple[State, pa.Table]:
