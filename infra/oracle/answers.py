@@ -257,12 +257,13 @@ def errors(query: Query, given: dict[tuple, Row], true: dict[tuple, Row]) -> lis
 
 
 def relative_error(answer: Any, truth: Any) -> float:
-    """|answer − truth| / |truth|; a truth of 0, a NULL, or something that is no number is either met or missed by 1."""
-    if answer is None or truth is None or isinstance(truth, str | bool | date):
-        return 0.0 if answer == truth else 1.0
-    if truth == 0:
-        return 0.0 if answer == 0 else 1.0
-    return float(abs(answer - truth) / abs(truth))
+    """|answer − truth| / |truth|; a truth of 0, NULL, NaN or an infinity, or no number, is either met or missed by 1."""
+    if answer == truth or (answer != answer and truth != truth):
+        return 0.0
+    if answer is None or truth is None or isinstance(truth, str | bool | date) or truth == 0:
+        return 1.0
+    error = float(abs(answer - truth) / abs(truth))
+    return 1.0 if math.isnan(error) else error
 
 
 @dataclass
