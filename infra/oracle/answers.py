@@ -257,7 +257,7 @@ def errors(query: Query, given: dict[tuple, Row], true: dict[tuple, Row]) -> lis
 
 
 def relative_error(answer: Any, truth: Any) -> float:
-    """|answer − truth| / |truth|; a truth of 0, NULL, NaN or an infinity, or no number, is either met or missed by 1."""
+    """|answer − truth| / |truth|; a truth of 0, NULL, NaN, an infinity or no number is met or missed by 1."""
     if answer == truth or (answer != answer and truth != truth):
         return 0.0
     if answer is None or truth is None or isinstance(truth, str | bool | date) or truth == 0:

@@ -40,7 +40,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Published]:
         fewer = rows_of(pipeline, "window_plan", middle, schema)[:1]
         with publish.turn(context) as turn:
             replace_rows(context.warehouse, "accuracy", middle, [])
-            turn.start([middle, last], ["another stage"])
+            turn.start([middle, last])
             for table, rows in {"answers_total": [], "window_plan": fewer}.items():
                 replace_rows(context.warehouse, table, middle, rows)
             turn.run([middle, last])

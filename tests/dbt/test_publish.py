@@ -220,7 +220,7 @@ def test_a_table_that_is_written_again_says_what_is_built(published: Published, 
 def test_what_is_written_after_the_start_is_read_all_the_same(
     published: Published, asked_for: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tables that stages at work write wait for these; one that changes against expectation is gathered again."""
+    """Files that a table gets are gathered beside those that it had; if one is replaced, all of them are again."""
     warehouse, last = published.context.warehouse, published.intervals[-1]
     monkeypatch.setattr(publish, "_FILES_APART", 0)
 
@@ -229,24 +229,30 @@ def test_what_is_written_after_the_start_is_read_all_the_same(
 
     try:
         with publish.turn(published.context) as turn:
-            turn.start(published.intervals[:1], ["another"])
+            turn.start(published.intervals[:1])
             assert turn.dbt is None, "nothing has changed"
             replace_rows(warehouse, "stream_rates", last, rows("stream_rates"))
-            turn.start([last], ["synthetic"])
+            turn.start([last])
             assert turn.dbt is not None
-            assert not any(table.files for table in turn.gathered), "the stage that writes all tables is at work"
-            turn.start([last], ["another"])
-            assert any(table.files for table in turn.gathered)
+            gathered = {table.name: Path(table.gathered) for table in turn.gathered if table.gathered}
+            before = {name: [file.stat().st_mtime_ns for file in folder.iterdir()] for name, folder in gathered.items()}
+            more = pa.Table.from_pylist(rows("run_metrics")[:1], schema=warehouse.schema("run_metrics"))
+            with warehouse.commit("another", [last]) as commit:
+                commit.put_file("run_metrics", last, "another", more)
             replace_rows(warehouse, "accuracy", last, rows("accuracy")[:1])
             with pytest.raises(Asked) as asked:
                 turn.run([last])
+        after = {name: [file.stat().st_mtime_ns for file in folder.iterdir()] for name, folder in gathered.items()}
+        assert len(after["run_metrics"]) == len(before["run_metrics"]) + 1
+        assert set(after["run_metrics"]) > set(before["run_metrics"])
+        assert [name for name in before if not set(before[name]) <= set(after[name])] == ["accuracy"]
         session: Session = asked.value.args[0]
         for table in session.tables:
             expected = warehouse.read_arrow(table.name, [last.label]).num_rows
             found = 0 if table.gathered is None else ds.dataset(table.gathered).count_rows()
             assert found == expected, table.name
     finally:
-        for table in ("stream_rates", "accuracy"):
+        for table in ("stream_rates", "accuracy", "run_metrics"):
             replace_rows(warehouse, table, last, rows(table))
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.examples import examples
 
-from tidegate.operators.accuracy import DelayLaw, Needed, Promise, PromiseState, newest_law, promise_step
+from tidegate.operators.accuracy import DelayLaw, DelaySample, Needed, Promise, PromiseState, promise_step
 from tidegate.operators.accuracy.delay_law import LEAST_TUPLES
 from tidegate.operators.accuracy.likeness import LEVELS, Moments, places_of, scales, slack_at
 from tidegate.operators.accuracy.promise import Choice, _over_periods, rounded_up
@@ -77,7 +77,7 @@ def test_a_step_of_the_delays_is_forgotten_within_minutes(seed: int) -> None:
     """Fifteen would do. Five after the step some 6000 tuples followed the new law: the accuracy of the slack then has a
     standard deviation of at most sqrt(0.05 · 0.95 / 6000) = 0.0028, a third more for the weights; four are allowed."""
     arrival_us, delay_s = arrived([6.0, 20.0], [3600, 300], 20, seed)
-    law = newest_law(arrival_us, delay_s, RANGE_S, TARGET)
+    law = DelaySample(arrival_us, delay_s).newest_law(RANGE_S, TARGET)
     assert law is not None
     slack_s = law.slack_s(TARGET, RANGE_S)
     reached = 1 - 20 / RANGE_S * math.exp(-slack_s / 20) * (1 - math.exp(-RANGE_S / 20))
@@ -89,7 +89,7 @@ def test_a_young_stream_is_not_taken_for_a_punctual_one() -> None:
     accuracy would be 0.939. Of the mean over five streams four standard deviations, as above, are 0.0067."""
     reached = []
     for seed in range(5):
-        law = newest_law(*arrived([20.0], [300], 20, seed), RANGE_S, TARGET)
+        law = DelaySample(*arrived([20.0], [300], 20, seed)).newest_law(RANGE_S, TARGET)
         assert law is not None
         slack_s = law.slack_s(TARGET, RANGE_S)
         reached.append(1 - 20 / RANGE_S * math.exp(-slack_s / 20) * (1 - math.exp(-RANGE_S / 20)))
@@ -98,14 +98,14 @@ def test_a_young_stream_is_not_taken_for_a_punctual_one() -> None:
 
 def test_a_steady_law_is_learnt_from_all_of_its_tuples() -> None:
     arrival_us, delay_s = arrived([10.0], [1000], 20, 7)
-    law = newest_law(arrival_us, delay_s, RANGE_S, TARGET)
+    law = DelaySample(arrival_us, delay_s).newest_law(RANGE_S, TARGET)
     assert law is not None and len(law.delay_s) > 0.9 * len(delay_s)
 
 
 def test_too_few_tuples_say_nothing() -> None:
     few = LEAST_TUPLES - 1
-    assert newest_law(np.arange(few) * 1_000_000, np.ones(few), RANGE_S, TARGET) is None
-    assert newest_law(np.zeros(0, np.int64), np.zeros(0), RANGE_S, TARGET) is None
+    assert DelaySample(np.arange(few) * 1_000_000, np.ones(few)).newest_law(RANGE_S, TARGET) is None
+    assert DelaySample(np.zeros(0, np.int64), np.zeros(0)).newest_law(RANGE_S, TARGET) is None
 
 
 @pytest.mark.parametrize("poison_s", [1e6, 1e12, -1e9])
@@ -113,9 +113,9 @@ def test_one_poisoned_tuple_moves_the_slack_by_one_tuples_share(poison_s: float)
     """n tuples: its share is 1/n, so the slack is at most the one that a target higher by 1/n asks for; the weight of a
     whole tuple is not exceeded, since what is later than the span is long is left out."""
     arrival_us, delay_s = arrived([10.0], [500], 20, 3)
-    clean = newest_law(arrival_us, delay_s, RANGE_S, TARGET)
+    clean = DelaySample(arrival_us, delay_s).newest_law(RANGE_S, TARGET)
     middle = len(delay_s) // 2
-    poisoned = newest_law(arrival_us, np.insert(delay_s[:-1], middle, poison_s), RANGE_S, TARGET)
+    poisoned = DelaySample(arrival_us, np.insert(delay_s[:-1], middle, poison_s)).newest_law(RANGE_S, TARGET)
     assert clean is not None and poisoned is not None
     share = 5 / len(clean.delay_s)  # a young tuple counts up to 5 times
     low, high = clean.slack_s(TARGET - share, RANGE_S), clean.slack_s(TARGET + share, RANGE_S)
@@ -124,7 +124,7 @@ def test_one_poisoned_tuple_moves_the_slack_by_one_tuples_share(poison_s: float)
 
 def test_tuples_that_all_arrive_at_once_are_a_law_too() -> None:
     """A burst: nothing can be weighted by its span."""
-    law = newest_law(np.full(1000, 5_000_000), np.linspace(0, 99, 1000), RANGE_S, TARGET)
+    law = DelaySample(np.full(1000, 5_000_000), np.linspace(0, 99, 1000)).newest_law(RANGE_S, TARGET)
     assert law is not None and 0 < law.slack_s(TARGET, RANGE_S) < 99
 
 

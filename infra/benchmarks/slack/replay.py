@@ -10,10 +10,10 @@ from infra.benchmarks.generator.randomness import Floats
 from tidegate.operators.accuracy import (
     SAMPLE_TUPLES,
     Choice,
+    DelaySample,
     Needed,
     Promise,
     PromiseState,
-    newest_law,
     promise_step,
     recent_delay,
 )
@@ -35,7 +35,7 @@ def asked_by_law(tuples: Tuples, range_s: float, target: float, at_us: Int64s) -
     for now_us in at_us.tolist():
         upto = int(np.searchsorted(tuples[0], now_us, side="right"))
         newest = slice(max(0, upto - SAMPLE_TUPLES), upto)
-        law = newest_law(tuples[0][newest], tuples[1][newest], range_s, target)
+        law = DelaySample(tuples[0][newest], tuples[1][newest]).newest_law(range_s, target)
         found.append(None if law is None else law.slack_s(target, range_s))
     return found
 

@@ -193,11 +193,15 @@ class PartFile:
 
     def close(self) -> int:
         """Have the file appear; how many rows it has."""
-        if self.rows > self.written:
-            self._write()
-        if self.writer is not None:
+        if self.rows == 0:
+            return 0
+        if self.writer is None:
+            parquet.write(pa.concat_tables(self.waiting), self.partial)
+        else:
+            if self.rows > self.written:
+                self._write()
             self.writer.close()
-            move(self.partial, self.file)
+        move(self.partial, self.file)
         return self.rows
 
 

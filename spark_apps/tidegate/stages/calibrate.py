@@ -216,13 +216,14 @@ def learnt(part: Slice) -> Learnt:
     ends_us, horizon_us = known.column("window_end").to_numpy(), pipeline.horizon_s * 1_000_000
     truth = known.drop_columns("window_end").append_column("window_end", _instants(ends_us))
     truth = truth.append_column("interval", pa.array(labels_holding(pipeline, ends_us + horizon_us), pa.string()))
-    counts = {}
-    for label, file in own.files.items():
-        mine = truth.filter(pc.equal(truth.column("interval"), label)).sort_by(_truth_order(query))
-        if mine.num_rows:
-            written = PartFile(file)
-            written.add(mine.select(own.truth.names).cast(own.truth))
-            counts[label] = written.close()
+    truth = truth.sort_by(_truth_order(query))
+    rows, counts = truth.select(own.truth.names).cast(own.truth), {}
+    # By the end of their windows: those of an interval stand together.
+    of_labels, first = pc.run_end_encode(truth.column("interval").combine_chunks()), 0
+    for label, last in zip(of_labels.values.to_pylist(), of_labels.run_ends.to_pylist(), strict=True):
+        written = PartFile(own.files[label])
+        written.add(rows.slice(first, last - first))
+        counts[label], first = written.close(), last
     needed = own.needed.empty_table()
     if query.kind == "top_k":
         end_us = instants_us(truth.column("window_end"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
@@ -66,20 +66,26 @@ class SourceTable:
             "" if self.gathered else " partitioned by (`interval`)"
         )
 
-    def gather(self) -> None:
-        """Write the rows of all files, which are on this machine, into one, or some of many rows."""
+    def gather(self, there: Sequence[str] = ()) -> None:
+        """Write the rows of all files, which are on this machine, into one, or some of many rows.
+
+        ``there``: files whose rows are; if one of them has been replaced since, all is written again.
+        """
         import duckdb
 
         assert self.gathered is not None
-        folder = Path(self.gathered)
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        folder, there = Path(self.gathered), there if set(self.files).issuperset(there) else ()
+        if not there:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+        known = set(there)
+        missing = [file for file in self.files if file not in known]
         columns = ", ".join('"' + name.replace('"', '""') + '"' for name in (*self.columns, "interval"))
         with duckdb.connect(config=_DUCKDB) as connection:
             connection.execute("set TimeZone = 'UTC'")
-            for first in range(0, len(self.files), _FILES_AT_ONCE):
-                files = [Path(self.path) / file for file in self.files[first : first + _FILES_AT_ONCE]]
-                to = f"{_text(folder / f'part-{first:05d}.parquet')} (format parquet)"
+            for first in range(0, len(missing), _FILES_AT_ONCE):
+                files = [Path(self.path) / file for file in missing[first : first + _FILES_AT_ONCE]]
+                to = f"{_text(folder / f'part-{len(there) + first:05d}.parquet')} (format parquet)"
                 try:
                     connection.execute(f"copy (select {columns} from {_read(files, alike=True)}) to {to}")
                 except duckdb.Error:

@@ -16,7 +16,7 @@ import json
 import os
 import shutil
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -92,19 +92,17 @@ class Turn:
     dbt: Dbt | None = None
     gathered: Sequence[SourceTable] = ()
 
-    def start(self, intervals: Sequence[Interval], at_work: Collection[str]) -> None:
+    def start(self, intervals: Sequence[Interval]) -> None:
         """Begin with what needs not wait for the stages that are still at work on these intervals beside this process.
 
-        dbt parses, its Spark starts, and one file is made of each table of many that these stages do not write.
+        dbt parses, its Spark starts, and one file is made of the many that a table has so far.
         """
         warehouse = self.context.warehouse
         todo = changes(warehouse, intervals, self.fingerprint)
         if not todo.intervals:
             return
         self.dbt = self._dbt()
-        labels = [interval.label for interval in todo.intervals]
-        written = [t for t in warehouse.tables() if not _writers(warehouse, t, labels) & set(at_work)]
-        self.gathered = [_source_table(warehouse, table, labels) for table in written]
+        self.gathered = _source_tables(warehouse, todo.intervals)
         _gather(self.gathered)
 
     def run(self, intervals: Sequence[Interval], with_checked: bool = False) -> None:
@@ -176,11 +174,11 @@ class Turn:
 def prepare_session(
     warehouse: Warehouse, todo: Changes, documented: bool, gathered: Sequence[SourceTable] = ()
 ) -> Session:
-    """What dbt is told of a run; makes one file of each table of many, but not of those that are ``gathered``."""
+    """What dbt is told of a run; makes one file of a table's many, but for those that are ``gathered``."""
     home = warehouse.local / "_dbt"
     labels = [interval.label for interval in todo.intervals]
-    tables = [_source_table(warehouse, table, labels) for table in warehouse.tables()]
-    _gather([table for table in tables if table not in gathered])
+    tables = _source_tables(warehouse, todo.intervals)
+    _gather(tables, gathered)
     rows = sum(warehouse.rows(table, label) for table in warehouse.tables() for label in labels)
     return Session(
         project=str(home / "project"),
@@ -253,9 +251,9 @@ def _lock(context: RunContext, home: Path) -> Iterator[int]:
         yield lock.fileno()
 
 
-def _writers(warehouse: Warehouse, table: str, labels: Sequence[str]) -> set[str]:
-    """The stages that wrote the files that a table has."""
-    return {warehouse.cut.runs[run].stage for run in {f.run for label in labels for f in warehouse.live(table, label)}}
+def _source_tables(warehouse: Warehouse, intervals: Sequence[Interval]) -> list[SourceTable]:
+    labels = [interval.label for interval in intervals]
+    return [_source_table(warehouse, table, labels) for table in warehouse.tables()]
 
 
 def _source_table(warehouse: Warehouse, table: str, labels: Sequence[str]) -> SourceTable:
@@ -271,10 +269,11 @@ def _source_table(warehouse: Warehouse, table: str, labels: Sequence[str]) -> So
     return SourceTable(table, columns, str(warehouse.folder / table), [file.path for file in files], gathered)
 
 
-def _gather(tables: Sequence[SourceTable]) -> None:
-    """Make one file of each that has many."""
+def _gather(tables: Sequence[SourceTable], before: Sequence[SourceTable] = ()) -> None:
+    """Make one file of each that has many; of those that it had ``before`` there is one."""
+    there = {table.name: table.files for table in before if table.gathered}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        list(pool.map(SourceTable.gather, [table for table in tables if table.gathered]))
+        list(pool.map(lambda table: table.gather(there.get(table.name, ())), [t for t in tables if t.gathered]))
 
 
 def _failure(outcome: dict[str, Any], home: Path) -> Exception:

@@ -64,7 +64,7 @@ def run(context: RunContext, intervals: Sequence[Interval], stages: Sequence[str
                 context.release_spark()
                 turn = publishing.enter_context(_application("publish").turn(context))
                 if aside:
-                    turn.start(intervals, aside)
+                    turn.start(intervals)
         # dbt takes most of its time to start, and reads only the intervals that are new to it.
         if "publish" in names:
             turn.run(intervals, with_checked)

@@ -6,7 +6,7 @@ import contextlib
 import uuid
 from collections import defaultdict
 from collections.abc import Sequence, Set
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -58,9 +58,9 @@ class Commit:
         """Replace one partition by these rows, which have the table's columns."""
         self._write(data, self.stage_folder(table, interval.label) / f"part-00000-{self.id}.parquet")
 
-    def put_state(self, name: str, interval: Interval, data: pa.Table) -> None:
-        """Keep what the next interval's run continues from."""
-        parquet.write(data, self.state_folder(name, interval.label) / f"part-00000-{self.id}.parquet")
+    def put_state(self, name: str, interval: Interval, data: pa.Table, **options: Any) -> None:
+        """Keep what the next interval's run continues from; ``options`` of writing Parquet."""
+        parquet.write(data, self.state_folder(name, interval.label) / f"part-00000-{self.id}.parquet", **options)
 
     def state_folder(self, name: str, label: str) -> Place:
         """Where to write the files of a state, with names that end in ``-<id>.parquet``."""

@@ -1,6 +1,6 @@
 """How right answers were, and how long they would have had to wait, how much to hold, to be right enough."""
 
-from tidegate.operators.accuracy.delay_law import SAMPLE_TUPLES, DelayLaw, newest_law
+from tidegate.operators.accuracy.delay_law import SAMPLE_TUPLES, DelayLaw, DelaySample
 from tidegate.operators.accuracy.error_width import (
     MISS_RATE,
     ShareChoice,
@@ -32,6 +32,7 @@ __all__ = [
     "SHARES",
     "Choice",
     "DelayLaw",
+    "DelaySample",
     "Needed",
     "Promise",
     "PromiseState",
@@ -50,7 +51,6 @@ __all__ = [
     "least_evidence",
     "needed_slack",
     "needed_slack_on_grid",
-    "newest_law",
     "oracle_slack",
     "promise_step",
     "recent_delay",

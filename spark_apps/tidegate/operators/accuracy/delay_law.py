@@ -14,7 +14,7 @@ one with delay d has arrived with probability (L − d)/L, so it counts L/(L −
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -86,47 +86,72 @@ class DelayLaw:
         return high
 
 
-def newest_law(arrival_us: Int64s, delay_s: Float64s, range_s: float, target: float) -> DelayLaw | None:
-    """The law of the delays since it last changed; None as long as fewer than ``LEAST_TUPLES`` tuples have arrived.
+@dataclass(frozen=True, eq=False)
+class DelaySample:
+    """The newest tuples of a stream, of whose delays any number of laws are asked for.
 
     Args:
         arrival_us: int64[n], ascending, microseconds.
-        delay_s: float64[n], arrival − event time, seconds.
-        range_s, target: of the query: a change is one that matters at its slack.
-
-    **Cost.** O(n log n) time, O(n) space. **Guarantee.** None for finite samples. A law that does not change is cut
-    short with a probability of about 10⁻⁴ a split tried; a change that takes the missed share from p to p + δ is seen
-    after some 16·p/δ² tuples, and biases the estimate by less than 4 standard deviations until then.
+        delay_s: float64[n], arrival − event time, seconds; below 0 counts as 0.
     """
-    used = len(delay_s) - _changed_at(np.maximum(delay_s, 0.0), range_s, target)
-    if used < LEAST_TUPLES:
-        return None
-    arrival_us, delay_s = arrival_us[-used:], np.maximum(delay_s[-used:], 0.0)
-    span_s = float(arrival_us[-1] - arrival_us[0]) / MICROSECONDS
-    happened_since = arrival_us - delay_s * MICROSECONDS >= arrival_us[0]
-    kept = happened_since & (delay_s < _SEEN_SHARE * span_s)
-    if kept.sum() < LEAST_TUPLES:
-        # All at once, or later than the span is long: what cannot be weighted is taken as it came.
-        return DelayLaw(delay_s, np.ones(used))
-    return DelayLaw(delay_s[kept], span_s / (span_s - delay_s[kept]))
 
+    arrival_us: Int64s
+    delay_s: Float64s
+    _unweighted: dict[int, DelayLaw] = field(default_factory=dict, init=False)
+    _since: dict[int, DelayLaw | None] = field(default_factory=dict, init=False)
 
-def _changed_at(delay_s: Float64s, range_s: float, target: float) -> int:
-    """The position from which on the tuples follow one law."""
-    first, last = 0, len(delay_s)
-    while last - first >= 2 * LEAST_TUPLES:
-        own = delay_s[first:]
-        at_s = DelayLaw(own, np.ones(len(own))).slack_s(target, range_s)
-        missed = np.clip(own - at_s, 0.0, range_s) / range_s
-        tries = np.arange(np.log((len(own) - LEAST_TUPLES) / LEAST_TUPLES) / np.log(_SPLIT_GROWTH))
-        newest = np.unique(np.append(LEAST_TUPLES, LEAST_TUPLES * _SPLIT_GROWTH**tries)).astype(np.int64)
-        older = len(own) - newest
-        total, squares = (np.concatenate([[0.0], np.cumsum(x)]) for x in (missed, missed**2))
-        new, old = (total[-1] - total[older]) / newest, total[older] / older
-        spread = np.maximum((squares[-1] - squares[older]) / newest - new**2, squares[older] / older - old**2)
-        differs = np.abs(new - old) / np.sqrt(np.maximum(spread, 1e-12) * (1 / newest + 1 / older))
-        split = int(differs.argmax())
-        if differs[split] < _CHANGED_AT_SD:
-            break
-        first += int(older[split])
-    return first
+    def newest_law(self, range_s: float, target: float) -> DelayLaw | None:
+        """The law of the delays since it last changed; None as long as fewer than ``LEAST_TUPLES`` have arrived.
+
+        Args:
+            range_s, target: of the query: a change is one that matters at its slack.
+
+        **Cost.** O(n log n) time, O(n) space; what several queries ask alike is computed once. **Guarantee.** None for
+        finite samples. A law that does not change is cut short with a probability of about 10⁻⁴ a split tried; a change
+        that takes the missed share from p to p + δ is seen after some 16·p/δ² tuples, and biases the estimate by less
+        than 4 standard deviations until then.
+        """
+        first = self._changed_at(range_s, target)
+        if first not in self._since:
+            self._since[first] = self._law_since(first)
+        return self._since[first]
+
+    def _law_since(self, first: int) -> DelayLaw | None:
+        used = len(self.delay_s) - first
+        if used < LEAST_TUPLES:
+            return None
+        arrival_us, delay_s = self.arrival_us[first:], np.maximum(self.delay_s[first:], 0.0)
+        span_s = float(arrival_us[-1] - arrival_us[0]) / MICROSECONDS
+        happened_since = arrival_us - delay_s * MICROSECONDS >= arrival_us[0]
+        kept = happened_since & (delay_s < _SEEN_SHARE * span_s)
+        if kept.sum() < LEAST_TUPLES:
+            # All at once, or later than the span is long: what cannot be weighted is taken as it came.
+            return self._law_of(first)
+        return DelayLaw(delay_s[kept], span_s / (span_s - delay_s[kept]))
+
+    def _law_of(self, first: int) -> DelayLaw:
+        """The law of all from a position on, each counted once."""
+        if first not in self._unweighted:
+            own = self.delay_s[first:]
+            self._unweighted[first] = DelayLaw(own, np.ones(len(own)))
+        return self._unweighted[first]
+
+    def _changed_at(self, range_s: float, target: float) -> int:
+        """The position from which on the tuples follow one law."""
+        first, last = 0, len(self.delay_s)
+        while last - first >= 2 * LEAST_TUPLES:
+            own = np.maximum(self.delay_s[first:], 0.0)
+            at_s = self._law_of(first).slack_s(target, range_s)
+            missed = np.clip(own - at_s, 0.0, range_s) / range_s
+            tries = np.arange(np.log((len(own) - LEAST_TUPLES) / LEAST_TUPLES) / np.log(_SPLIT_GROWTH))
+            newest = np.unique(np.append(LEAST_TUPLES, LEAST_TUPLES * _SPLIT_GROWTH**tries)).astype(np.int64)
+            older = len(own) - newest
+            total, squares = (np.concatenate([[0.0], np.cumsum(x)]) for x in (missed, missed**2))
+            new, old = (total[-1] - total[older]) / newest, total[older] / older
+            spread = np.maximum((squares[-1] - squares[older]) / newest - new**2, squares[older] / older - old**2)
+            differs = np.abs(new - old) / np.sqrt(np.maximum(spread, 1e-12) * (1 / newest + 1 / older))
+            split = int(differs.argmax())
+            if differs[split] < _CHANGED_AT_SD:
+                break
+            first += int(older[split])
+        return first
