@@ -229,7 +229,7 @@ class Staged:
         rows = {}
         for interval in self.intervals:
             folder, files = self.folders[interval.label], self.commit.written(self.table, interval.label)
-            there = sum(parquet.footer(file).num_rows for file in files)
+            there = sum(map(self.commit.rows, files))
             rows[interval] = sum(counts.get(interval.label, 0) for counts in counted)
             if there != rows[interval]:
                 raise UserError(

@@ -12,7 +12,6 @@ from tidegate.engine.context import StageRun
 from tidegate.sources.files import PACKED, SourceFile
 from tidegate.sources.intake import Report
 from tidegate.sources.settle import Span
-from tidegate.store import parquet
 from tidegate.store.intervals import Interval
 
 
@@ -126,7 +125,7 @@ def reconcile(
         judged = sum(found.good[s.name][number] for s in pipeline.streams) + files
         judged += sum(rows for (_, own), rows in by_file.items() if own == number)
         written = sum(
-            parquet.footer(file).num_rows for table in tables for file in stage.commit.written(table, interval.label)
+            stage.commit.rows(file) for table in tables for file in stage.commit.written(table, interval.label)
         )
         if written != judged:
             raise RecordsLostError(

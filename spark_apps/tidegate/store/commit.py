@@ -87,6 +87,12 @@ class Commit:
         parquet.write(rows, path)
         self._counted[path] = rows.num_rows
 
+    def rows(self, file: Place) -> int:
+        """How many rows a file that this commit has written has, by what it says itself; it is asked once."""
+        if file not in self._counted:
+            self._counted[file] = parquet.footer(file).num_rows
+        return self._counted[file]
+
     def written(self, table: str, label: str) -> list[Place]:
         """The files that this commit has put into a partition so far."""
         folder = self._partitions[table].get(label)
@@ -98,6 +104,7 @@ class Commit:
         folder.mkdir(parents=True, exist_ok=True)
         for file in self.written(table, label):
             file.unlink()
+            self._counted.pop(file, None)
         self._partitions[table][label] = folder
         return folder
 
