@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,25 @@ def test_of_many_small_files_one_is_made(session: Session, statements: Statement
     statements.sql("select * from warehouse.many")
     (made,) = [statement for statement in session.sent if "create table warehouse.many" in statement]
     assert "(`level` double, `interval` string) using parquet location" in made
+
+
+def test_files_that_a_table_gets_are_gathered_beside_those_that_it_had(statements: Statements, tmp_path: Path) -> None:
+    folder = tmp_path / "many" / "interval=2013-02-01T00"
+    folder.mkdir(parents=True)
+    for number in range(6):
+        pq.write_table(pa.table({"level": [float(number)]}), folder / f"part-{number}.parquet")
+    files = [f"{folder.name}/part-{number}.parquet" for number in range(6)]
+
+    def rows(chosen: list[str], there: Sequence[str]) -> list[float]:
+        table = SourceTable("many", {"level": "double"}, str(folder.parent), chosen, str(tmp_path / "gathered"))
+        table.gather(there)
+        return sorted(pq.read_table(tmp_path / "gathered").column("level").to_pylist())
+
+    assert rows(files[:3], ()) == [0, 1, 2]
+    assert rows(files[:5], files[:3]) == [0, 1, 2, 3, 4]
+    assert rows([*files[:3], files[5]], files[:3]) == [0, 1, 2, 5], "what another time has added is gone"
+    assert rows(files[:3], files[:3]) == [0, 1, 2]
+    assert rows(files[1:4], files[:3]) == [1, 2, 3], "the first has been replaced"
 
 
 @pytest.mark.parametrize("condition", ["no_such_column > 1", "no_such_function(`level`)", "inline(1"])

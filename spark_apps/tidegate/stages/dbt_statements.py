@@ -69,15 +69,16 @@ class SourceTable:
     def gather(self, there: Sequence[str] = ()) -> None:
         """Write the rows of all files, which are on this machine, into one, or some of many rows.
 
-        ``there``: files whose rows are; if one of them has been replaced since, all is written again.
+        ``there``: files whose rows an earlier time has written; if one of them has been replaced since, all are again.
         """
         import duckdb
 
         assert self.gathered is not None
         folder, there = Path(self.gathered), there if set(self.files).issuperset(there) else ()
-        if not there:
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        for part in folder.iterdir():
+            if part.name >= _part(len(there)):
+                part.unlink()
         known = set(there)
         missing = [file for file in self.files if file not in known]
         columns = ", ".join('"' + name.replace('"', '""') + '"' for name in (*self.columns, "interval"))
@@ -85,7 +86,7 @@ class SourceTable:
             connection.execute("set TimeZone = 'UTC'")
             for first in range(0, len(missing), _FILES_AT_ONCE):
                 files = [Path(self.path) / file for file in missing[first : first + _FILES_AT_ONCE]]
-                to = f"{_text(folder / f'part-{len(there) + first:05d}.parquet')} (format parquet)"
+                to = f"{_text(folder / _part(len(there) + first))} (format parquet)"
                 try:
                     connection.execute(f"copy (select {columns} from {_read(files, alike=True)}) to {to}")
                 except duckdb.Error:
@@ -225,6 +226,11 @@ class Statements:
         if not folder.exists():
             table.link(folder)
         return folder
+
+
+def _part(files_before: int) -> str:
+    """Name of a file of gathered rows: by how many files' rows stand in those before it."""
+    return f"part-{files_before:08d}.parquet"
 
 
 def quoted(path: Path) -> str:
