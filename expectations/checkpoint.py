@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 from collections.abc import Iterator, Sequence
@@ -112,6 +113,8 @@ def _loaded() -> tuple[Any, Any]:
     source = context.data_sources.add_pandas("tidegate")
     # What has been loaded stays: to go over its 400 000 objects takes each full collection of garbage 0.2 s.
     gc.freeze()
+    # Else what it has loaded is not released when the process ends, and nanobind calls it a leak.
+    atexit.register(gc.unfreeze)
     return gx, source
 
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
 _PAUSE_BY_LOOK = 100
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+# Process → how it was when its PSS was looked up, and that.
+_LOOKED_UP: dict[int, tuple[_Stat, int]] = {}
 
 
 def application_root() -> int:
@@ -34,18 +38,16 @@ def tree_bytes(root: int) -> int:
     """Proportional set size of a process and all its descendants, bytes; 0 where /proc is not there.
 
     PSS shares common pages among those who map them, so the sum counts no page twice. Cost: of a process without
-    children, which this one is most of the time, a walk of its own pages; else a look at every process of the machine.
+    children, which this one is most of the time, a look at itself; else at every process of the machine.
     """
     if root == os.getpid() and not _has_children():
         return _pss_bytes(root)
     children: dict[int, list[int]] = {}
     for entry in _PROC.glob("[0-9]*"):
         try:
-            # The second field is the command in brackets, which may hold spaces: the parent stands behind the last.
-            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            children.setdefault(_stat(int(entry.name)).parent, []).append(int(entry.name))
         except (OSError, ValueError, IndexError):
             continue
-        children.setdefault(parent, []).append(int(entry.name))
     total, todo = 0, [root]
     while todo:
         process = todo.pop()
@@ -62,13 +64,40 @@ def _has_children() -> bool:
     return True
 
 
+@dataclass(frozen=True)
+class _Stat:
+    """Of a process: its parent, when it began (clock ticks), and the pages that it has in memory."""
+
+    parent: int
+    began: int
+    pages: int
+
+
+def _stat(process: int) -> _Stat:
+    # The second field is the command in brackets, which may hold spaces: the others stand behind the last one.
+    fields = (_PROC / str(process) / "stat").read_text().rpartition(")")[2].split()
+    return _Stat(int(fields[1]), int(fields[19]), int(fields[21]))
+
+
 def _pss_bytes(process: int) -> int:
+    """PSS of a process. It is looked up again once its resident size has changed by a sixteenth: until then by as much.
+
+    The kernel goes over all pages for it, ten milliseconds a gigabyte; what a process gets or gives back is its own.
+    """
     try:
-        for line in (_PROC / str(process) / "smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) * 1024
-    except (OSError, ValueError):
+        now = _stat(process)
+        known = _LOOKED_UP.get(process)
+        if known is None or known[0].began != now.began or abs(now.pages - known[0].pages) > known[0].pages // 16:
+            known = _LOOKED_UP[process] = now, _looked_up_bytes(process)
+        return known[1] + (now.pages - known[0].pages) * _PAGE_BYTES
+    except (OSError, ValueError, IndexError):
         return 0
+
+
+def _looked_up_bytes(process: int) -> int:
+    for line in (_PROC / str(process) / "smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
     return 0
 
 

@@ -6,6 +6,7 @@ operators do.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
@@ -25,12 +26,16 @@ from tidegate.operators.join_aggregate.codebook import as_ordered_integers
 from tidegate.operators.schedule import NEVER_US
 from tidegate.queries.sieves import Sieve
 from tidegate.store import parquet
+from tidegate.store.cut import read_file
 from tidegate.store.intervals import interval_holding
+from tidegate.store.places import located
 
 if TYPE_CHECKING:
     from tidegate.store.warehouse import Warehouse
 
 BATCH_ROWS = 1 << 17
+_FILES_AT_ONCE = 256
+_SMALL_BYTES = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -80,8 +85,7 @@ class EventFiles:
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Columns of all tuples, in the order of the files. **Memory**: a batch, and what is read ahead."""
         if self.paths:
-            source = parquet.dataset(self.paths, self.schema)
-            yield from source.scanner(columns=list(columns), batch_size=BATCH_ROWS, use_threads=False).to_batches()
+            yield from _batches(self.paths, self.schema, columns, None)
 
     def cut(self, rows: int) -> list[EventFiles]:
         """The same in runs of consecutive files, each as short as it can be with so many rows; the last may be less."""
@@ -124,6 +128,35 @@ def _span_us(path: str, column: str) -> tuple[int, int]:
     return min((to_us(one.min) for one in told), default=NEVER_US), max(
         (to_us(one.max) for one in told), default=-NEVER_US
     )
+
+
+def _batches(
+    paths: Sequence[str], schema: pa.Schema, columns: Sequence[str], wanted: pc.Expression | None
+) -> Iterator[pa.RecordBatch]:
+    """Columns of the rows that are wanted, in the order of the files. **Memory**: a batch, and what is read ahead."""
+    for first in range(0, len(paths), _FILES_AT_ONCE):
+        some = paths[first : first + _FILES_AT_ONCE]
+        if all(map(_is_small, some)):
+            rows = pa.concat_tables([_kept(path, schema) for path in some]).select(columns)
+            rows = rows if wanted is None else rows.filter(wanted)
+            yield from rows.combine_chunks().to_batches(BATCH_ROWS)
+        else:
+            source = parquet.dataset(some, schema)
+            scanner = source.scanner(columns=columns, filter=wanted, batch_size=BATCH_ROWS, use_threads=False)
+            yield from scanner.to_batches()
+
+
+@lru_cache(100_000)
+def _is_small(path: str) -> bool:
+    """Whether a file is of this machine, and of a few hundred rows."""
+    where, store = located(path)
+    return store is None and os.stat(where).st_size <= _SMALL_BYTES
+
+
+@lru_cache(4 * _FILES_AT_ONCE)
+def _kept(path: str, schema: pa.Schema) -> pa.Table:
+    """The rows of a small file: query after query reads the same ones."""
+    return read_file(path, schema)
 
 
 @dataclass(frozen=True)
@@ -179,13 +212,7 @@ class Side:
         )
         parts = [part for sql in self.conditions if (part := pushed_down(sql, schema)) is not None]
         parts += [_within(self.bounds_us)] if bounded else []
-        scanner = parquet.dataset(paths, schema).scanner(
-            columns=list(names),
-            filter=reduce(and_, parts) if parts else None,
-            batch_size=BATCH_ROWS,
-            use_threads=False,
-        )
-        for batch in scanner.to_batches():
+        for batch in _batches(paths, schema, list(names), reduce(and_, parts) if parts else None):
             for sql in self.conditions:
                 batch = batch.filter(pa.array(truth(sql, batch)))
             if batch.num_rows:
