@@ -148,9 +148,12 @@ def _batches(
 
 @lru_cache(100_000)
 def _is_small(path: str) -> bool:
-    """Whether a file is of this machine, and of a few hundred rows."""
+    """Whether a file is of this machine, and of a few hundred rows. Of one that is gone, who reads it says so."""
     where, store = located(path)
-    return store is None and os.stat(where).st_size <= _SMALL_BYTES
+    try:
+        return store is None and os.stat(where).st_size <= _SMALL_BYTES
+    except FileNotFoundError:
+        return True
 
 
 @lru_cache(4 * _FILES_AT_ONCE)
