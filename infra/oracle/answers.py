@@ -125,14 +125,9 @@ def aggregate_sql(query: Query, folder: Path) -> str:
         for alias, column in others:
             on_keys.append(f"{quoted(first_alias)}.{quoted(first_column)} = {quoted(alias)}.{quoted(column)}")
     # An id is kept as text, whatever it was declared as.
-    kinds = {"integer": "BIGINT", "double": "DOUBLE"}
-    columns = [(g, f"{quoted(g.alias)}.{quoted(g.column)}") for g in query.group_by]
-    groups = [
-        f"CAST({name} AS {kinds[g.type]}) AS {g.slot}"
-        if g.column == "event_id" and g.type in kinds
-        else f"{name} AS {g.slot}"
-        for g, name in columns
-    ]
+    kinds = {"string": "VARCHAR", "integer": "BIGINT", "double": "DOUBLE", "boolean": "BOOLEAN",
+             "timestamp": "TIMESTAMPTZ", "date": "DATE"}  # fmt: skip
+    groups = [f"CAST({quoted(g.alias)}.{quoted(g.column)} AS {kinds[g.type]}) AS {g.slot}" for g in query.group_by]
     totals, slots = [], []
     for a in query.aggregates:
         argument = "*" if a.expression is None else f"{quoted(a.alias or '')}.{a.slot}_value"

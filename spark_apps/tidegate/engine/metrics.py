@@ -25,12 +25,12 @@ def executor_root() -> int:
     process = os.getpid()
     while process > 1:
         try:
-            command, _, rest = (_PROC / str(process) / "stat").read_text().rpartition(")")
+            now = _stat(process)
         except OSError:
             break
-        if command.endswith("(java"):
+        if now.command == "java":
             return process
-        process = int(rest.split()[1])
+        process = now.parent
     return os.getpid()
 
 
@@ -66,8 +66,9 @@ def _has_children() -> bool:
 
 @dataclass(frozen=True)
 class _Stat:
-    """Of a process: its parent, when it began (clock ticks), and the pages that it has in memory."""
+    """Of a process: what it runs, its parent, when it began (clock ticks), and the pages that it has in memory."""
 
+    command: str
     parent: int
     began: int
     pages: int
@@ -75,8 +76,9 @@ class _Stat:
 
 def _stat(process: int) -> _Stat:
     # The second field is the command in brackets, which may hold spaces: the others stand behind the last one.
-    fields = (_PROC / str(process) / "stat").read_text().rpartition(")")[2].split()
-    return _Stat(int(fields[1]), int(fields[19]), int(fields[21]))
+    command, _, rest = (_PROC / str(process) / "stat").read_text().rpartition(")")
+    fields = rest.split()
+    return _Stat(command.partition("(")[2], int(fields[1]), int(fields[19]), int(fields[21]))
 
 
 def _pss_bytes(process: int) -> int:

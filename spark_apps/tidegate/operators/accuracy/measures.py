@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -135,7 +134,9 @@ def largest_errors(
     code, count = _group_codes(answers, truth, groups)
     given, true = code[: len(in_answer)], code[len(in_answer) :]
     _require_distinct(in_answer * count + given, len(window_of) * count, "answers")
-    row = _Rows.of(in_window * count + true, windows * count).of_keys(window_of[in_answer] * count + given)
+    known = in_window * count + true
+    _require_distinct(known, windows * count, "truth")
+    row = _rows_of(window_of[in_answer] * count + given, known, windows * count)
 
     shared = np.flatnonzero(row != NOWHERE)
     error = np.ones(len(in_answer))
@@ -153,46 +154,34 @@ def largest_errors(
 def _group_codes(answers: pa.Table, truth: pa.Table, groups: Sequence[str]) -> tuple[Int64s, int]:
     """A number per row of both, one behind the other, the same iff their groups are equal; and how many there are."""
     keys = answers.select(groups)
-    keys, rows = pa.concat_tables([keys, truth.select(groups).cast(keys.schema)]), answers.num_rows + truth.num_rows
-    code, count = np.zeros(rows, dtype=np.int64), 1
+    keys = pa.concat_tables([keys, truth.select(groups).cast(keys.schema)])
+    code, count = np.zeros(answers.num_rows + truth.num_rows, dtype=np.int64), 1
     for column in keys.columns:
         own, values = codes(column)
         # NULL is a group like any other.
         code, count = code * (len(values) + 1) + own + 1, count * (len(values) + 1)
-        if count > _SPARSE * rows + _SPARSE:
+        if _sparse(code, count):
             distinct, code = np.unique(code, return_inverse=True)
             count = len(distinct)
     return code, count
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """Which row each of some keys is in. ``direct``: by key, where there are not many more keys than rows."""
+def _rows_of(wanted: Int64s, keys: Int64s, bound: int) -> Int64s:
+    """The place of each wanted key among the keys, which are distinct and below ``bound``; else ``NOWHERE``."""
+    if _sparse(keys, bound):
+        if len(keys) == 0:
+            return np.full(len(wanted), NOWHERE, dtype=np.int64)
+        order = np.argsort(keys)
+        row = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)]
+        return np.where(keys[row] == wanted, row, NOWHERE)
+    row_of = np.full(bound, NOWHERE, dtype=np.int64)
+    row_of[keys] = np.arange(len(keys))
+    return row_of[wanted]
 
-    direct: Int64s | None
-    ordered: Int64s
-    order: Int64s
 
-    @staticmethod
-    def of(keys: Int64s, bound: int) -> _Rows:
-        """``keys``: below ``bound``, no two the same (else ValueError)."""
-        _require_distinct(keys, bound, "truth")
-        nothing = np.zeros(0, dtype=np.int64)
-        if bound > _SPARSE * len(keys) + _SPARSE:
-            order = np.argsort(keys)
-            return _Rows(None, keys[order], order)
-        direct = np.full(bound, NOWHERE, dtype=np.int64)
-        direct[keys] = np.arange(len(keys))
-        return _Rows(direct, nothing, nothing)
-
-    def of_keys(self, keys: Int64s) -> Int64s:
-        """The rows of other keys; ``NOWHERE`` for those that there are not."""
-        if self.direct is not None:
-            return self.direct[keys]
-        if len(self.ordered) == 0:
-            return np.full(len(keys), NOWHERE, dtype=np.int64)
-        place = np.minimum(np.searchsorted(self.ordered, keys), len(self.ordered) - 1)
-        return np.where(self.ordered[place] == keys, self.order[place], NOWHERE)
+def _sparse(keys: Int64s, bound: int) -> bool:
+    """Whether a table of all that lies below ``bound`` would be large beside the keys."""
+    return bound > _SPARSE * (len(keys) + 1)
 
 
 def _judged(table: pa.Table, window: str, windows: pa.Array) -> tuple[pa.Table, Int64s]:
@@ -203,7 +192,7 @@ def _judged(table: pa.Table, window: str, windows: pa.Array) -> tuple[pa.Table, 
 
 
 def _require_distinct(keys: Int64s, bound: int, name: str) -> None:
-    if bound > _SPARSE * len(keys) + _SPARSE:
+    if _sparse(keys, bound):
         distinct = len(np.unique(keys))
     else:
         there = np.zeros(bound, dtype=bool)

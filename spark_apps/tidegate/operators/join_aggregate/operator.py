@@ -154,11 +154,11 @@ def _nothing(state: State) -> pa.Table:
 
 
 def _at_once(state: State, blocks: Iterable[tuple[State, pa.Table]]) -> tuple[State, pa.Table]:
-    states, answers = [state], [state.plan.spec.output_schema.empty_table()]
+    answers = [state.plan.spec.output_schema.empty_table()]
     for reached, rows in blocks:
-        states[-1] = reached
+        state = reached
         answers.append(rows)
-    return states[-1], pa.concat_tables(answers).combine_chunks()
+    return state, pa.concat_tables(answers).combine_chunks()
 
 
 def _blocks(state: State, table: pa.Table, last_arrival_us: int) -> Iterator[tuple[State, pa.Table]]:
