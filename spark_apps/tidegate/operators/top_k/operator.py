@@ -76,7 +76,7 @@ def step(state: State, batch: pa.RecordBatch | pa.Table) -> tuple[State, pa.Tabl
     Args:
         state: from ``start`` or ``step``.
         batch: rows of ``spec.input_schema`` in ascending order of ``arrival_us``, across batches too; the effective
-            arrival time, max(arrival, event). No NaN among the scores.
+            arrival time, max(arrival, event).
 
     Returns:
         The new state, and the answers (``spec.output_schema``) of every window whose ``emit_us`` lies before the last

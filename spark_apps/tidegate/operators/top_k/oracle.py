@@ -41,7 +41,10 @@ def _compare(spec: Spec, a: dict[str, Any], b: dict[str, Any]) -> int:
         if left is None or right is None:
             if left is not right:
                 return 1 if left is None else -1
-        elif left != right:
+            continue
+        # NaN equals NaN and is the largest number.
+        left, right = ((value != value, 0 if value != value else value) for value in (left, right))
+        if left != right:
             return -1 if (left < right) != term.descending else 1
     left, right = ((row["event_us"], row["event_id"].encode()) for row in (a, b))
     return -1 if left < right else int(left > right)

@@ -19,7 +19,8 @@ _LARGEST_CODE = 2**62
 def merits(spec: Spec, table: pa.Table) -> Floats:
     """float64[n] that never put a worse tuple before a better one, though they may not tell two tuples apart.
 
-    They are made of the weightiest term alone, and of doubles, in which large integers are equal. NULL and NaN: −inf.
+    They are made of the weightiest term alone, and of doubles, in which large integers are equal. NULL: −inf. NaN is
+    the largest number: like infinity.
     """
     if not spec.order:
         return -int64s(table.column("event_us")).astype(np.float64)
@@ -32,6 +33,9 @@ def merits(spec: Spec, table: pa.Table) -> Floats:
         if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
             column = column.cast(pa.int32() if pa.types.is_date32(column.type) else pa.int64())
         merit = np.asarray(column.cast(pa.float64(), safe=False).to_numpy())
+        nan = _nan(column)
+        if nan is not None:
+            merit = np.where(nan, np.inf, merit)
     return np.fmax(merit if term.descending else -merit, -np.inf)
 
 
@@ -54,9 +58,29 @@ def best_first(spec: Spec, table: pa.Table) -> Int64s:
             tied[1:] |= same
             places = np.flatnonzero(tied)
             rows = order[places]
-            keys = table.select([name for name, _, _ in spec.sort_keys]).take(pa.array(rows))
-            order[places] = rows[pc.sort_indices(keys, sort_keys=spec.sort_keys).to_numpy()]
+            order[places] = rows[_sorted_by_all_keys(spec, table.take(pa.array(rows)))]
     return order
+
+
+def _sorted_by_all_keys(spec: Spec, table: pa.Table) -> Int64s:
+    keys, columns = [], {}
+    for name, direction, nulls in spec.sort_keys:
+        columns[name] = table.column(name)
+        nan = _nan(columns[name])
+        if nan is not None and direction == "descending":
+            # Arrow puts NaN behind all numbers in either direction.
+            columns[f"{name} NaN"] = pa.array(nan)
+            keys.append((f"{name} NaN", direction, nulls))
+        keys.append((name, direction, nulls))
+    return int64s(pc.sort_indices(pa.table(columns), sort_keys=keys).cast(pa.int64()))
+
+
+def _nan(column: pa.ChunkedArray) -> npt.NDArray[np.bool_] | None:
+    """Where a column is NaN; None if it is nowhere."""
+    if not pa.types.is_floating(column.type):
+        return None
+    nan = pc.is_nan(column).fill_null(False)
+    return np.asarray(nan.to_numpy()) if pc.any(nan).as_py() else None
 
 
 def group_codes(spec: Spec, *tables: pa.Table) -> tuple[list[Int64s], int]:

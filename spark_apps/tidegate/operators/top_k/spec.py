@@ -12,7 +12,7 @@ TUPLE = (("event_us", pa.int64()), ("event_id", pa.string()), ("arrival_us", pa.
 
 @dataclass(frozen=True)
 class Term:
-    """One ORDER BY term in a slot (``o0`` …). NULLs come last in either direction."""
+    """One ORDER BY term in a slot (``o0`` …). NULLs come last in either direction; NaN is the largest number."""
 
     slot: str
     descending: bool = True
