@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -100,7 +101,22 @@ BY_KEY = Spec(  # j1 joins nothing, but groups
     (("g0", "j0"), ("g1", "j1")),
 )
 SPECS = {"alone": ALONE, "pair": PAIR, "star": STAR, "chain": CHAIN, "total": TOTAL, "cycle": CYCLE}
-SPECS |= {"by class": BY_CLASS, "by key": BY_KEY}
+BY_ALL = Spec(  # groups of both sides, two keys of which one groups, and one that joins nothing
+    (Side("a", ("j0", "j1"), ("g1",)), Side("b", ("j1", "j2", "j0"), ("g2",))),
+    (Measure("a0", "count"), Measure("a1", "avg", "b"), Measure("a2", "max", "a"), Measure("a3", "count", "a")),
+    pa.schema(
+        [
+            ("j0", pa.int64()),
+            ("j1", pa.string()),
+            ("j2", pa.int64()),
+            ("g1", pa.string()),
+            ("g2", pa.int64()),
+            *((f"a{i}", pa.float64()) for i in (1, 2, 3)),
+        ]
+    ),
+    (("g0", "j1"), ("g3", "j2")),
+)
+SPECS |= {"by class": BY_CLASS, "by key": BY_KEY, "by all": BY_ALL}
 
 
 def values_of(kind: pa.DataType) -> st.SearchStrategy[Any]:
@@ -336,6 +352,7 @@ def test_sizes_of_blocks_parts_and_codebooks_change_nothing(
         patch(f"{package}.grids.ROW_NS", (block_rows - 1) * 1000),  # nothing or all on a grid
         patch(f"{package}.grids.SLAB_WINDOWS", block_rows),
         patch(f"{package}.grids.CHUNK_CELLS", block_rows * 9),
+        patch(f"{package}.pairs.PAIRS_PER_TUPLE", block_rows % 3 / 2),
     ):
         assert run(*case, cuts=cuts).equals(whole)
 
@@ -343,6 +360,26 @@ def test_sizes_of_blocks_parts_and_codebooks_change_nothing(
 @pytest.mark.parametrize("name", sorted({"pair", "star", "chain", "cycle", "by class"}))
 @pytest.mark.parametrize("keys", [3, 40])
 def test_joins_on_a_grid_and_row_by_row_give_the_same_bytes(name: str, keys: int) -> None:
+    on_grid, by_row = (
+        answers_with(name, keys, {"grids.ROW_NS": row_ns, "pairs.PAIRS_PER_TUPLE": 0}) for row_ns in (10**6, 0)
+    )
+    assert on_grid.num_rows > 0
+    assert on_grid.equals(by_row)
+
+
+@pytest.mark.parametrize("name", ["pair", "by key", "by all"])
+@pytest.mark.parametrize("keys", [3, 40, 200])
+def test_joins_by_pairs_and_by_totals_give_the_same_bytes(name: str, keys: int) -> None:
+    """Also where a block is joined by pairs and the next one by totals, as they become more."""
+    by_totals = answers_with(name, keys, {"pairs.PAIRS_PER_TUPLE": 0})
+    assert by_totals.num_rows > 0
+    for most in (3 / keys, 1, 10**9):
+        found = answers_with(name, keys, {"pairs.PAIRS_PER_TUPLE": most, "operator.BLOCK_ROWS": 500})
+        assert found.equals(by_totals)
+
+
+def answers_with(name: str, keys: int, constants: dict[str, float]) -> pa.Table:
+    """Of 6000 tuples, whose keys and groups are so many numbers, with some constants of the operator."""
     spec, rng, count = SPECS[name], np.random.default_rng(keys), 6_000
     schedule = changing_schedule(rng, 10_000).slice(0, 4_000)
     schedule = Schedule(
@@ -356,13 +393,12 @@ def test_joins_on_a_grid_and_row_by_row_give_the_same_bytes(name: str, keys: int
     for field in spec.columns:
         number = pa.array(rng.integers(0, keys if field.name[0] in "jg" else 999, count), mask=rng.random(count) < 0.1)
         columns[field.name] = number.cast(field.type)
-    batch, found = pa.table(columns).cast(spec.input_schema), []
-    for row_ns in (0, 10**6):
-        with patch("tidegate.operators.join_aggregate.grids.ROW_NS", row_ns):
-            state, early = step(start(spec, schedule), batch)
-            found.append(pa.concat_tables([early, finish(state)[1]]))
-    assert found[0].num_rows > 0
-    assert found[0].equals(found[1])
+    batch = pa.table(columns).cast(spec.input_schema)
+    with ExitStack() as patched:
+        for constant, value in constants.items():
+            patched.enter_context(patch(f"tidegate.operators.join_aggregate.{constant}", value))
+        state, early = step(start(spec, schedule), batch)
+        return pa.concat_tables([early, finish(state)[1]])
 
 
 @given(schedules(("a", "b")))

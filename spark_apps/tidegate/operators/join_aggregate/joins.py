@@ -34,7 +34,7 @@ def product(sides: Sequence[Histories], keep: Sequence[str], functions: Mapping[
     if len(keep) == len(one.keys):  # every history is a group of its own
         group, keys = None, dict(one.keys)
     else:
-        group, keys = _groups({name: one.keys[name] for name in keep}, len(one))
+        group, keys = groups_of({name: one.keys[name] for name in keep}, len(one))
     return _multiplied([(side, slice(None)) for side in sides], one.first, one.window, group, keys, functions)
 
 
@@ -50,7 +50,7 @@ def joined(
     """
     from_left, from_right = _matches(left, right, on)
     codes = {name: left.keys[name][from_left] if name in left.keys else right.keys[name][from_right] for name in keep}
-    group, keys = _groups(codes, len(from_left))
+    group, keys = groups_of(codes, len(from_left))
     windows, groups = left.windows, len(next(iter(keys.values()))) if keys else 1
     grid = PairGrid((left, right), (from_left, from_right), group, groups)
     if grid.is_cheaper_than(int(left.lengths[from_left].sum() + right.lengths[from_right].sum())):
@@ -187,7 +187,7 @@ def _with_pairs(histories: Histories) -> Int64s:
     return np.flatnonzero(np.maximum.reduceat(histories.pairs, histories.first) > 0)
 
 
-def _groups(codes: Mapping[str, Int64s], rows: int) -> tuple[Int64s, dict[str, Int64s]]:
+def groups_of(codes: Mapping[str, Int64s], rows: int) -> tuple[Int64s, dict[str, Int64s]]:
     """The group that each row is in, and the groups' keys."""
     if not codes:
         return np.zeros(rows, dtype=np.int64), {}

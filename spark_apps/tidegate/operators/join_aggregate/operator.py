@@ -15,6 +15,7 @@ from tidegate.operators.join_aggregate.answers import answer_rows, joined_all
 from tidegate.operators.join_aggregate.chains import Bounds, blocks, next_bounds
 from tidegate.operators.join_aggregate.histories import Histories
 from tidegate.operators.join_aggregate.ledger import bytes_by_window
+from tidegate.operators.join_aggregate.pairs import joined_by_pairs
 from tidegate.operators.join_aggregate.running import Member, Orders, Running, through_block
 from tidegate.operators.join_aggregate.state import Plan, State, absorbed, codes_given, with_few_codes
 from tidegate.operators.join_aggregate.tuples import side_slots
@@ -38,6 +39,8 @@ def step(state: State, batch: pa.RecordBatch | pa.Table) -> tuple[State, pa.Tabl
     histories are joined key by key, which is work only where one of them changes: counts multiply, a sum multiplies
     with the other sides' counts, an extreme stays what it is. A class that no later side has is summed away before
     the next join, so that chains and stars need no more than the totals per key; the join's result is never formed.
+    But where two sides make no more pairs than there are tuples in view, as on the number of an order, the pairs are
+    counted themselves (``pairs``), which takes half the time.
 
     Args:
         state: from ``start`` or ``step``.
@@ -192,9 +195,9 @@ def answered_up_to(state: State, complete: int) -> tuple[State, pa.Table]:
     totals, answers = dict(state.totals), []
     for chain in np.unique(plan.chain_of[block]).tolist():
         windows = block[plan.chain_of[block] == chain]
-        known = totals.get(chain)
-        bounds = _bounds(plan, windows, None if known is None else known[0])
-        after, rows = _through_chain(state, bounds, None if known is None else known[1], orders)
+        before, known = totals.get(chain, (None, None))
+        bounds = _bounds(plan, windows, None if known is None else before)
+        after, rows = _through_chain(state, bounds, known, orders)
         totals[chain] = (int(windows[-1]), after)
         answers.append(rows)
     rows = pa.concat_tables(answers)
@@ -232,9 +235,16 @@ def _bounds(plan: Plan, windows: Int64s, before: int | None) -> Bounds:
 
 def _through_chain(
     state: State, bounds: Bounds, known: tuple[Running, ...] | None, orders: Orders
-) -> tuple[tuple[Running, ...], pa.Table]:
-    """Answer some windows of a chain; ``known`` are the totals before them, None for a new chain."""
+) -> tuple[tuple[Running, ...] | None, pa.Table]:
+    """Answer some windows of a chain; ``known`` are the totals before them, None for a new chain.
+
+    So are those behind them, and a chain whose totals are not known goes on as a new one.
+    """
     spec = state.plan.spec
+    if known is None:
+        pairs = joined_by_pairs(spec, state.sides, bounds, state.books, state.combinations, orders)
+        if pairs is not None:
+            return None, answer_rows(spec, pairs, bounds.index, state.books, orders)
     relations: list[list[Histories]] = []
     after: dict[int, Running] = {}
     families: dict[tuple[str, ...], list[int]] = {}

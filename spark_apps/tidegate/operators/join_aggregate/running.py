@@ -125,8 +125,8 @@ def through_block(
     end = np.append(first[1:], len(window))
     histories, after = [], []
     for index, (member, span) in enumerate(zip(members, spans, strict=True)):
-        totals = _Totals(first, len(window), moving[index], (places[2 * index], places[2 * index + 1]))
-        pairs, parts, last = totals.of(member)
+        totals = Totals(first, len(window), moving[index], (places[2 * index], places[2 * index + 1]))
+        pairs, parts, last = totals.of(member.measures, member.base)
         extremes, crests = {}, {}
         for measure in (m for m in member.measures if m.slot in span):
             own, begin, stop = span[measure.slot], next(rest), next(rest)
@@ -142,29 +142,30 @@ def through_block(
     return histories, after
 
 
-class _Totals:
-    """One side's totals, from what comes and goes at which rows."""
+class Totals:
+    """Totals through the windows, from what comes and goes at which rows, and goes behind the last one."""
 
     def __init__(
         self, first: Int64s, rows: int, moving: tuple[Flow, Flow, Flow], places: tuple[Int64s, Int64s]
     ) -> None:
         self._first, self._rows, self._moving, self._places = first, rows, moving, places
 
-    def of(self, member: Member) -> tuple[Int64s, dict[tuple[str, Part], Int64s], Running]:
-        coming, going, behind = (_parts(flow, member.measures) for flow in self._moving)
+    def of(self, measures: Sequence[Measure], base: Running) -> tuple[Int64s, dict[tuple[str, Part], Int64s], Running]:
+        """Pairs and parts of the sums row by row, and the totals behind the last window; ``base``: those before."""
+        coming, going, behind = (_parts(flow, measures) for flow in self._moving)
         at_in, at_out = self._places
         arriving, leaving, last_leaving = self._moving
         came, went = _counted(at_in, arriving, self._rows), _counted(at_out, leaving, self._rows)
-        pairs, last_pairs = self._run(member.base.pairs, came - went)
+        pairs, last_pairs = self._run(base.pairs, came - went)
         last_pairs -= _counted(last_leaving.code, last_leaving, len(self._first))
         parts, last_parts = {}, {}
-        for key in dict.fromkeys([*member.base.parts, *coming, *going]):
+        for key in dict.fromkeys([*base.parts, *coming, *going]):
             changes = np.zeros(self._rows, dtype=np.int64)
             if key in coming:
                 changes += added(at_in, coming[key], self._rows)
             if key in going:
                 changes -= added(at_out, going[key], self._rows)
-            parts[key], last = self._run(member.base.parts.get(key), changes)
+            parts[key], last = self._run(base.parts.get(key), changes)
             if key in behind:
                 last -= added(self._moving[2].code, behind[key], len(self._first))
             if last.any():

@@ -71,17 +71,17 @@ class State:
     """The tuples that the windows still to answer can need, and the totals of those that the last window has seen.
 
     ``sides``: per side its tuples, with codes for their values; what the codes mean is in ``books`` and
-    ``combinations``. ``totals``: chain of windows → (the last one that it answered, per side the totals then); they
-    follow from the tuples. ``next_window``: index of the next window to answer. ``last_arrival_us``: no tuple that
-    arrives before it is still to come. ``peak_bytes``: the most that the tuples needed took before any answer.
-    ``codes_kept``: how many codes there were when they were last renamed.
+    ``combinations``. ``totals``: chain of windows → (the last one that it answered, per side the totals then, or None
+    if pairs were counted without); they follow from the tuples. ``next_window``: index of the next window to answer.
+    ``last_arrival_us``: no tuple that arrives before it is still to come. ``peak_bytes``: the most that the tuples
+    needed took before any answer. ``codes_kept``: how many codes there were when they were last renamed.
     """
 
     plan: Plan
     sides: tuple[Held, ...]
     books: Books
     combinations: AllCombinations
-    totals: Mapping[int, tuple[int, tuple[Running, ...]]] = field(default_factory=dict)
+    totals: Mapping[int, tuple[int, tuple[Running, ...] | None]] = field(default_factory=dict)
     next_window: int = 0
     last_arrival_us: int = BEFORE_ALL_US
     peak_bytes: int = 0
@@ -152,8 +152,11 @@ def with_few_codes(state: State) -> State:
         return state
     slots = [side_slots(state.plan.spec, side) for side in range(len(state.sides))]
     sides, books, combinations, code_of, value_of = renamed(state.sides, slots, state.books, state.combinations)
-    totals = {}
+    totals: dict[int, tuple[int, tuple[Running, ...] | None]] = {}
     for chain, (last, running) in state.totals.items():
+        if running is None:
+            totals[chain] = (last, None)
+            continue
         counts = [combinations[own].count(books) for own in slots]
         moved = tuple(r.renamed(new, count, value_of) for r, new, count in zip(running, code_of, counts, strict=True))
         totals[chain] = (last, moved)
