@@ -67,7 +67,7 @@ def joined_by_pairs(
     for name in on:
         keys *= max(len(books[name]), 1)
     held = [len(side) for side in sides]
-    # However the keys are spread, there are no fewer pairs than if they were so evenly.
+    # So many pairs there would be if all keys came equally often: then nothing is looked at for it.
     if held[0] * held[1] > PAIRS_PER_TUPLE * sum(held) * keys:
         return None
     left, right = (_in_view(spec, side, own, bounds, combinations) for side, own in enumerate(sides))
