@@ -100,7 +100,6 @@ BY_KEY = Spec(  # j1 joins nothing, but groups
     pa.schema([("j0", pa.float64()), ("j1", pa.string()), ("a1", pa.float64()), ("a2", pa.float64())]),
     (("g0", "j0"), ("g1", "j1")),
 )
-SPECS = {"alone": ALONE, "pair": PAIR, "star": STAR, "chain": CHAIN, "total": TOTAL, "cycle": CYCLE}
 BY_ALL = Spec(  # groups of both sides, two keys of which one groups, and one that joins nothing
     (Side("a", ("j0", "j1"), ("g1",)), Side("b", ("j1", "j2", "j0"), ("g2",))),
     (Measure("a0", "count"), Measure("a1", "avg", "b"), Measure("a2", "max", "a"), Measure("a3", "count", "a")),
@@ -116,6 +115,7 @@ BY_ALL = Spec(  # groups of both sides, two keys of which one groups, and one th
     ),
     (("g0", "j1"), ("g3", "j2")),
 )
+SPECS = {"alone": ALONE, "pair": PAIR, "star": STAR, "chain": CHAIN, "total": TOTAL, "cycle": CYCLE}
 SPECS |= {"by class": BY_CLASS, "by key": BY_KEY, "by all": BY_ALL}
 
 

@@ -176,9 +176,18 @@ def _matches(left: Histories, right: Histories, on: Sequence[str]) -> tuple[Int6
     else:
         begin = np.searchsorted(ordered, left_ids, side="left")
         matches = np.searchsorted(ordered, left_ids, side="right") - begin
-    from_left = np.repeat(np.arange(len(left_ids)), matches)
-    offset = np.arange(len(from_left)) - np.repeat(np.cumsum(matches) - matches, matches)
-    return some_left[from_left], some_right[order[np.repeat(begin, matches) + offset]]
+    from_left, place = matched(begin, matches)
+    return some_left[from_left], some_right[order[place]]
+
+
+def matched(begin: Int64s, matches: Int64s) -> tuple[Int64s, Int64s]:
+    """Pairs of each row with the places ``begin`` … ``begin + matches − 1``: the rows, and the places.
+
+    >>> matched(np.array([7, 0, 3]), np.array([2, 0, 1]))
+    (array([0, 0, 2]), array([7, 8, 3]))
+    """
+    row = np.repeat(np.arange(len(begin)), matches)
+    return row, np.arange(len(row)) + np.repeat(begin - (np.cumsum(matches) - matches), matches)
 
 
 def _with_pairs(histories: Histories) -> Int64s:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from tidegate.operators.join_aggregate.chains import Bounds
 from tidegate.operators.join_aggregate.flows import Flow
 from tidegate.operators.join_aggregate.held import Held
 from tidegate.operators.join_aggregate.histories import Histories
-from tidegate.operators.join_aggregate.joins import combined, groups_of
+from tidegate.operators.join_aggregate.joins import combined, groups_of, matched
 from tidegate.operators.join_aggregate.rows import extreme_over, rows_for
 from tidegate.operators.join_aggregate.running import Orders, Running, Totals
 from tidegate.operators.join_aggregate.spec import Spec
@@ -63,9 +64,7 @@ def joined_by_pairs(
         return None
     if any(part.weight is not None for side in sides for part in side.parts):
         return None
-    keys = 1.0
-    for name in on:
-        keys *= max(len(books[name]), 1)
+    keys = math.prod(max(len(books[name]), 1) for name in on)
     held = [len(side) for side in sides]
     # So many pairs there would be if all keys came equally often: then nothing is looked at for it.
     if held[0] * held[1] > PAIRS_PER_TUPLE * sum(held) * keys:
@@ -104,12 +103,8 @@ def _matching(left: _InView, right: _InView, on: Sequence[str]) -> tuple[Int64s,
     matches = number[left_ids]
     if int(matches.sum()) > PAIRS_PER_TUPLE * rows:
         return None
-    order = np.argsort(right_ids)
-    some = np.flatnonzero(matches)
-    matches, begin = matches[some], (np.cumsum(number) - number)[left_ids[some]]
-    from_left = np.repeat(some, matches)
-    offset = np.arange(len(from_left)) - np.repeat(np.cumsum(matches) - matches, matches)
-    from_right = order[np.repeat(begin, matches) + offset]
+    from_left, place = matched((np.cumsum(number) - number)[left_ids], matches)
+    from_right = np.argsort(right_ids)[place]
     met = np.maximum(left.enter[from_left], right.enter[from_right]) < np.minimum(
         left.leave[from_left], right.leave[from_right]
     )

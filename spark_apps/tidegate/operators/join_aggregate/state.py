@@ -152,14 +152,14 @@ def with_few_codes(state: State) -> State:
         return state
     slots = [side_slots(state.plan.spec, side) for side in range(len(state.sides))]
     sides, books, combinations, code_of, value_of = renamed(state.sides, slots, state.books, state.combinations)
-    totals: dict[int, tuple[int, tuple[Running, ...] | None]] = {}
-    for chain, (last, running) in state.totals.items():
-        if running is None:
-            totals[chain] = (last, None)
-            continue
-        counts = [combinations[own].count(books) for own in slots]
-        moved = tuple(r.renamed(new, count, value_of) for r, new, count in zip(running, code_of, counts, strict=True))
-        totals[chain] = (last, moved)
+    counts = [combinations[own].count(books) for own in slots]
+
+    def moved(running: tuple[Running, ...]) -> tuple[Running, ...]:
+        return tuple(r.renamed(new, count, value_of) for r, new, count in zip(running, code_of, counts, strict=True))
+
+    totals = {
+        chain: (last, None if running is None else moved(running)) for chain, (last, running) in state.totals.items()
+    }
     fewer = replace(state, sides=tuple(sides), books=books, combinations=combinations, totals=totals)
     return replace(fewer, codes_kept=codes_given(fewer))
 

@@ -58,7 +58,8 @@ def best_first(spec: Spec, table: pa.Table) -> Int64s:
             tied[1:] |= same
             places = np.flatnonzero(tied)
             rows = order[places]
-            order[places] = rows[_sorted_by_all_keys(spec, table.take(pa.array(rows)))]
+            keys = table.select([name for name, _, _ in spec.sort_keys]).take(pa.array(rows))
+            order[places] = rows[_sorted_by_all_keys(spec, keys)]
     return order
 
 
