@@ -96,7 +96,7 @@ class _Judgement:
             row = self._row(named, False, self._detail(named, measured, promised), measured, promised)
             self._failed[named["interval"]].append(row)
         self._passed: dict[str, list[Row]] = defaultdict(list)
-        for label, row in self._closest(judged):
+        for label, row in self._closest(judged) if self._raised is None else ():
             self._passed[label].append(row)
 
     def outcome(self, label: str) -> Outcome:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+import great_expectations.expectations as gxe
+import pyarrow as pa
 import pytest
 from expectations.checkpoint import Checkpoint
 from expectations.policy import SEVERITIES, Policy
@@ -15,7 +17,7 @@ from expectations.results import failures, sentence
 from expectations.site import suite_of
 from expectations.suites import SUITES
 from expectations.suites.suite import Suite
-from expectations.tables import Cached, Case
+from expectations.tables import Cached, Case, Cases
 from expectations.windows import due_windows
 
 from tidegate.declarations.models import Pipeline, to_us
@@ -495,6 +497,21 @@ def test_many_failures_are_listed_up_to_a_bound(spoilt: Warehouse) -> None:
     listed = [row for row in judged if row["expectation"] == "answer_slack_within_horizon" and not row["success"]]
     assert len(listed) == 3
     assert listed[-1]["detail"].endswith(f"(and {len(rows) - 3} more)")
+
+
+def test_expectation_that_cannot_be_judged_fails_and_says_why(good: Warehouse) -> None:
+    rule = "answer_slack_within_horizon"
+    suite = alone(rule)
+
+    def of_texts(cases: Cases, policy: Policy) -> pa.Table:
+        frame = suite.frame(cases, policy)
+        column = suite.expectations(gxe, good.pipeline, policy)[0].meta["measured"]
+        texts = pa.array(["far too long"] * frame.num_rows)
+        return frame.set_column(frame.column_names.index(column), column, texts)
+
+    judged = judge(good, suites=(replace(suite, frame=of_texts),))
+    assert {(row["expectation"], row["success"], row["severity"]) for row in judged} == {(rule, False, "critical")}
+    assert all("could not be checked: " in row["detail"] for row in judged)
 
 
 def test_measured_memory_that_is_within_budget_leaves_no_trace(good: Warehouse) -> None:
