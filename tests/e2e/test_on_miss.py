@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections import defaultdict
+from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from infra.oracle import misses
 from tests.live_files import contents
 
 from tidegate.cli.init import init
 from tidegate.declarations import load_pipeline
-from tidegate.declarations.models import Pipeline
+from tidegate.declarations.models import Pipeline, Query
+from tidegate.declarations.tables import schema
 from tidegate.engine.context import RunContext
 from tidegate.stages.calibrate_misses import corrections
 from tidegate.stages.run import run, stages_named
@@ -27,6 +32,8 @@ HOURS = 4
 QUERIES = {
     "totals": "SELECT country, SUM(amount) AS total, COUNT(*) AS n, MAX(product) AS p FROM orders [30 MINUTES] "
     "GROUP BY country ERROR 1% ON MISS CORRECT EVERY 5 MINUTES",
+    "by_amount": "SELECT amount, MAX(quantity) AS most, MIN(product) AS p FROM orders [30 MINUTES] "
+    "GROUP BY amount ERROR 50% ON MISS CORRECT EVERY 30 MINUTES",
     "revenue": "SELECT SUM(amount) AS total FROM orders [30 MINUTES] ERROR 3% ON MISS OMIT EVERY 5 MINUTES",
     "largest": "SELECT order_id, amount FROM orders [30 MINUTES] ORDER BY amount DESC LIMIT 5 "
     "ACCURACY 90% ON MISS CORRECT EVERY 5 MINUTES",
@@ -46,7 +53,8 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
     for name, text in QUERIES.items():
         (home / "shop" / "queries" / f"{name}.sql").write_text(text)
     declared = home / "shop" / "pipeline.yml"
-    declared.write_text(declared.read_text().replace("initial_slack: 10 minutes", "initial_slack: 1 minute"))
+    told = declared.read_text().replace("initial_slack: 10 minutes", "initial_slack: 1 minute")
+    declared.write_text(told.replace("product: string", "product: string\n      quantity: integer"))
     return load_pipeline(home / "shop")
 
 
@@ -112,20 +120,69 @@ def test_the_rows_do_not_depend_on_how_many_intervals_run_at_once(warehouse: War
     assert contents(pipeline, tmp_path, ("run_metrics",)) == contents(pipeline, warehouse.root, ("run_metrics",))
 
 
-def test_rows_with_equal_keys_are_paired_in_their_order_and_null_is_a_key(pipeline: Pipeline) -> None:
+def tables_of(pipeline: Pipeline, query: Query, answers: list[Row], truth: list[Row]) -> tuple[pa.Table, pa.Table]:
+    return tuple(
+        pa.Table.from_pylist(rows, schema(pipeline, f"{kind}_{query.id}"))
+        for kind, rows in (("answers", answers), ("truth", truth))
+    )
+
+
+HOUR_US = 3_600_000_000
+
+
+def test_an_answer_without_a_row_of_the_truth_is_corrected_by_nulls(pipeline: Pipeline) -> None:
     query, end = pipeline.query("totals"), START
-    hour_us = 3_600_000_000
 
     def row(country: str | None, total: float | None) -> Row:
         return {"window_end": end, "emitted_at": end, "country": country, "total": total, "n": 1.0, "p": "x"}
 
-    said = [row(None, 1.0), row("DE", 2.0), row("DE", None)]
-    true = [row(None, 1.5), row("DE", 2.0), row("DE", 3.0), row("FR", float("nan"))]
-    found = [
-        (r["country"], r["total_answered"], r["total_true"], r["total_difference"], r["n_answered"])
-        for r in corrections(query, said, true[:3], hour_us)
+    def found(said: list[Row], true: list[Row]) -> list[Row]:
+        wanted = schema(pipeline, "corrections_totals")
+        return corrections(query, *tables_of(pipeline, query, said, true), wanted, HOUR_US).to_pylist()
+
+    said = [row("DE", 2.0), row(None, 1.0), row("ES", None)]
+    true = [row(None, 1.5), row("ES", 3.0), row("FR", float("nan"))]
+    names = ("country", "total_answered", "total_true", "total_difference", "n_answered")
+    assert [tuple(r[name] for name in names) for r in found(said, true[:2])] == [
+        (None, 1.0, 1.5, 0.5, 1.0),
+        ("DE", 2.0, None, None, 1.0),
+        ("ES", None, 3.0, None, 1.0),
     ]
-    assert found == [(None, 1.0, 1.5, 0.5, 1.0), ("DE", 2.0, 2.0, 0.0, 1.0), ("DE", None, 3.0, None, 1.0)]
-    (only,) = corrections(query, [], true[3:], hour_us)
+    (only,) = found([], true[2:])
     assert only["emitted_at"] is None and only["known_at"] == end + timedelta(hours=1)
     assert only["total_answered"] is None and only["total_true"] != only["total_true"]
+    assert found([], []) == []
+
+
+NUMBERS = st.none() | st.sampled_from([0.0, -0.0, 1.5, -1.5, float("nan"), float("inf")])
+WHOLE = st.none() | st.integers(-(2**63), 2**63 - 1)
+ROWS = st.lists(
+    st.tuples(st.integers(0, 2), NUMBERS, WHOLE, st.none() | st.text(max_size=2)),
+    max_size=12,
+    # 0.0 and -0.0 are one key.
+    unique_by=lambda row: (row[0], repr(None if row[1] is None else row[1] + 0.0)),
+)
+
+
+@given(said=ROWS, true=ROWS)
+def test_corrections_are_those_of_the_definition(pipeline: Pipeline, said: list[Any], true: list[Any]) -> None:
+    """NULL and NaN are keys, and 0.0 is one with -0.0."""
+    query = pipeline.query("by_amount")
+
+    def rows(drawn: list[Any]) -> list[Row]:
+        ends = [START + timedelta(minutes=5 * window) for window, *_ in drawn]
+        return [
+            {"window_end": end, "emitted_at": end + timedelta(seconds=7), "amount": amount, "most": most, "p": text}
+            for end, (_, amount, most, text) in zip(ends, drawn, strict=True)
+        ]
+
+    missed = [{"window_end": START + timedelta(minutes=5 * window), "kept": False} for window in range(3)]
+    answers, truth = tables_of(pipeline, query, rows(said), rows(true))
+    wanted = schema(pipeline, "corrections_by_amount")
+    found = corrections(query, answers, truth, wanted, HOUR_US)
+    assert found.schema == wanted
+    by_definition = misses.corrections(query, answers.to_pylist(), truth.to_pylist(), missed, timedelta(hours=1))
+    assert Counter(repr(sorted(row.items())) for row in found.to_pylist()) == Counter(
+        repr(sorted(row.items())) for row in by_definition
+    )
+    assert found.column("window_end").to_pylist() == sorted(found.column("window_end").to_pylist())

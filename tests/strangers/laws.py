@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 import duckdb
+from infra.oracle import misses
 from infra.oracle.answers import Comparison, check_accuracy, check_answers, check_truth, read_rows
 from infra.oracle.history import check_history, check_samples, entered, tuple_key
 from infra.oracle.schedule import connect, final_windows, parquet
@@ -198,26 +199,29 @@ def no_query_is_silent_without_a_finding(world: World) -> Iterator[str]:
 
 
 def misses_come_to_what_is_declared(world: World) -> Iterator[str]:
-    """OMIT keeps the answers that kept the promise, all of them; CORRECT has rows of windows that missed alone."""
+    """OMIT keeps the answers that kept the promise, CORRECT corrects those that missed it: all of them, no others."""
     for query in world.pipeline.queries:
         judged = [row for row in read_rows(world.tables, "accuracy") if row["query"] == query.id]
-        good = {row["window_end"] for row in judged if row["kept"]}
+        answers = read_rows(world.tables, f"answers_{query.id}")
         if query.on_miss == "omit":
-            answers = read_rows(world.tables, f"answers_{query.id}")
-            wanted = Counter(_without_interval(row) for row in answers if row["window_end"] in good)
-            found = Counter(_without_interval(row) for row in read_rows(world.tables, f"kept_{query.id}"))
-            if wanted != found:
-                yield f"{query.id}: {(wanted - found).total()} answers that kept the promise are gone, " + (
-                    f"{(found - wanted).total()} are there that did not"
-                )
+            yield from _rows_are(world, f"kept_{query.id}", misses.kept(answers, judged))
         if query.on_miss == "correct":
-            strange = {row["window_end"] for row in read_rows(world.tables, f"corrections_{query.id}")} & good
-            if strange:
-                yield f"{query.id}: corrections of windows that kept the promise: {sorted(strange)[:SHOWN]}"
+            truth, horizon = read_rows(world.tables, f"truth_{query.id}"), timedelta(seconds=world.pipeline.horizon_s)
+            wanted = misses.corrections(query, answers, truth, judged, horizon)
+            yield from _rows_are(world, f"corrections_{query.id}", wanted)
+
+
+def _rows_are(world: World, table: str, rows: Iterable[dict[str, Any]]) -> Iterator[str]:
+    wanted = Counter(map(_without_interval, rows))
+    found = Counter(map(_without_interval, read_rows(world.tables, table)))
+    if wanted != found:
+        lacking, strange = list((wanted - found).elements()), list((found - wanted).elements())
+        told = [f"{len(own)} {what}: {own[:SHOWN]}" for own, what in ((lacking, "lack"), (strange, "are too many"))]
+        yield f"{table}: of {wanted.total()} rows {', '.join(told)}"
 
 
 def _without_interval(row: dict[str, Any]) -> str:
-    return repr({name: value for name, value in row.items() if name != "interval"})
+    return repr(sorted((name, value) for name, value in row.items() if name != "interval"))
 
 
 def repeated_is_identical(world: World) -> Iterator[str]:

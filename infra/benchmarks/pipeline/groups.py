@@ -21,7 +21,7 @@ from tidegate.store.intervals import intervals_between
 
 STAGES = ("ingest", "join_aggregate", "calibrate")
 QUERY = """\
-SELECT customer, COUNT(*) AS n, SUM(amount) AS total FROM orders [30 MINUTES] GROUP BY customer ERROR 10%
+SELECT customer, COUNT(*) AS n, SUM(amount) AS total FROM orders [30 MINUTES] GROUP BY customer ERROR 10%{on_miss}
 EVERY 10 MINUTES
 """
 
@@ -42,13 +42,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Two hours, each customer with an order or so in each; what it took, stage by stage of the second hour."""
     parser = argparse.ArgumentParser(prog="python -m infra.benchmarks.pipeline.groups", description=__doc__)
     parser.add_argument("--groups", type=int, default=1_000_000, metavar="N", help="customers (1000000)")
+    parser.add_argument("--on-miss", choices=["omit", "correct"], help="what the query declares ON MISS (nothing)")
     args = parser.parse_args(arguments)
+    on_miss = f" ON MISS {args.on_miss.upper()}" if args.on_miss else ""
     with tempfile.TemporaryDirectory(prefix="tidegate-groups-") as name:
         folder = Path(name)
         land(folder, args.groups * 5 // 4, ["parquet"], args.groups)
         for file in (folder / "parquet" / "queries").iterdir():
             file.unlink()
-        (folder / "parquet" / "queries" / "by_customer.sql").write_text(QUERY)
+        (folder / "parquet" / "queries" / "by_customer.sql").write_text(QUERY.format(on_miss=on_miss))
         pipeline = load_pipeline(folder / "parquet")
         print("| groups | stage | CPU s | peak MiB, all processes | bytes to the driver |\n|---|---|---|---|---|")
         with (

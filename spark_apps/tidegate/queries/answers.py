@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.tables import TIMESTAMP, WIDTHS
@@ -17,6 +18,7 @@ from tidegate.queries.keys import answered_by_keys, key_parts
 from tidegate.queries.plans import Emissions, PlanHistory
 from tidegate.queries.slacks import SlackHistory, require_calibrated
 from tidegate.queries.slices import Answers, Staged, cuts, question, write
+from tidegate.store import parquet
 from tidegate.store.intervals import Interval, labels_holding
 
 
@@ -155,3 +157,22 @@ def sort_columns(query: Query) -> tuple[str, ...]:
     if query.kind == "top_k":
         return "emitted_at", "window_end", *query.row_keys
     return "emitted_at", "window_end", *(o.name for o in query.outputs)
+
+
+def rows_of_windows(files: Sequence[str], schema: pa.Schema, ends_us: Int64s) -> pa.Table:
+    """The rows of some windows, at least one, from files of answers or truth, in their order.
+
+    Args:
+        schema: the columns that are asked for, with ``window_end``.
+        ends_us: the windows' ends, microseconds.
+
+    **Memory**: the rows of the first to the last of these windows.
+    """
+    if not files:
+        return schema.empty_table()
+    ends = pa.array(ends_us, pa.int64()).cast(pa.timestamp("us")).cast(TIMESTAMP)
+    least, most = pc.min_max(ends).values()
+    end = pc.field("window_end")
+    source = parquet.dataset(files, schema)
+    rows = source.to_table(filter=(end >= least) & (end <= most), use_threads=False)
+    return rows.filter(pc.is_in(rows.column("window_end"), value_set=ends))

@@ -32,7 +32,7 @@ from tidegate.operators.accuracy import (
 )
 from tidegate.operators.join_aggregate import Cells
 from tidegate.operators.schedule import Int64s, Schedule, instants_us, ticks_between
-from tidegate.queries.answers import windows_of
+from tidegate.queries.answers import rows_of_windows, windows_of
 from tidegate.queries.keys import answered_by_keys, key_parts
 from tidegate.queries.planner import first_arrivals_us
 from tidegate.queries.plans import Emissions, PlanHistory, asked
@@ -378,21 +378,11 @@ def _judged(
 def judged(part: Slice) -> np.ndarray:
     """The hit rate, or the largest error, of each window of a :class:`Judging`. **Memory**: their rows."""
     own: Judging = part.of
-    truth = _between(own.truth_files, own.truth, own.ends_us)
-    answers = _between(own.answers_files, own.answers, own.ends_us)
+    truth = rows_of_windows(own.truth_files, own.truth, own.ends_us)
+    answers = rows_of_windows(own.answers_files, own.answers, own.ends_us)
     if own.query.kind == "top_k":
         return hit_rate(answers, truth, _instants(own.ends_us))
     return relative_error(answers, truth, _instants(own.ends_us), *judged_columns(own.query))
-
-
-def _between(files: Sequence[str], schema: pa.Schema, ends_us: Int64s) -> pa.Table:
-    """The rows of the first to the last of some windows."""
-    if not files:
-        return schema.empty_table()
-    first, last = _instants(np.array([ends_us.min(), ends_us.max()]))
-    end = pc.field("window_end")
-    source = parquet.dataset(files, schema)
-    return source.to_table(filter=(end >= first) & (end <= last), use_threads=False)
 
 
 def _accuracy_rows(

@@ -6,126 +6,163 @@ marts are made. CORRECT: what was answered by mistake, what is true and the diff
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.declarations.models import Query, from_us, to_us
+from tidegate.declarations.models import Query
 from tidegate.declarations.names import CORRECTED
 from tidegate.declarations.promises import terms_of
+from tidegate.engine import Slice
 from tidegate.engine.context import RunContext, StageRun
 from tidegate.operators.accuracy import within
-from tidegate.operators.schedule import Int64s, instants_us
-from tidegate.store.cut import read_file
+from tidegate.operators.codes import codes, group_ids
+from tidegate.operators.schedule import Int64s
+from tidegate.queries.answers import rows_of_windows
+from tidegate.queries.slices import ROWS_OF_A_SLICE, PartFile, Staged, in_order
 from tidegate.store.intervals import Interval, labels_holding
 
-Row = dict[str, Any]
+_NONE = -1
+
+
+@dataclass(frozen=True, eq=False)
+class OnMiss:
+    """Windows of a query that became final in an interval, and what is to be written of them.
+
+    ``ends_us``: OMIT: of those that kept the promise; CORRECT: of those that missed it. ``answers``, ``truth``: of the
+    tables; truth is of CORRECT alone. ``file``: where the rows go, of the schema ``written``.
+    """
+
+    query: Query
+    horizon_us: int
+    ends_us: Int64s
+    answers_files: tuple[str, ...]
+    truth_files: tuple[str, ...]
+    answers: pa.Schema
+    truth: pa.Schema
+    written: pa.Schema
+    file: str
+
+
+Judged = tuple[Int64s, Int64s, np.ndarray]
+"""Ends of the windows that became final (µs), when they were answered (µs), the hit rate or the largest error."""
 
 
 def put_misses(
-    context: RunContext,
-    stage: StageRun,
-    judged: Mapping[str, tuple[Int64s, Int64s, np.ndarray]],
-    intervals: Sequence[Interval],
+    context: RunContext, stage: StageRun, judged: Mapping[str, Judged], intervals: Sequence[Interval]
 ) -> None:
-    """Write ``kept_<query>`` and ``corrections_<query>`` of the intervals.
+    """Write ``kept_<query>`` and ``corrections_<query>`` of the intervals; ``judged`` is of each query."""
+    parts: list[tuple[Staged, str, OnMiss]] = []
+    rows = 0
+    tables: list[Staged] = []
+    for query in context.pipeline.queries:
+        if query.on_miss in ("omit", "correct") and terms_of(context.pipeline, query) is not None:
+            name = f"{'kept' if query.on_miss == 'omit' else 'corrections'}_{query.id}"
+            tables.append(Staged(stage.commit, name, intervals))
+            for interval in intervals:
+                own, read = _of_interval(context, query, judged[query.id], tables[-1], interval)
+                parts += [(tables[-1], interval.label, part) for part in own]
+                rows += read
+    counts = context.run_slices(write_on_miss, [part for *_, part in parts], rows)
+    for table in tables:
+        table.settle([{label: n} for (of, label, _), n in zip(parts, counts, strict=True) if of is table])
 
-    Args:
-        judged: query → ends of the windows that became final (µs), when they were answered (µs), the hit rate or the
-            largest error of each.
 
-    **Memory**: the answers and the truth of an interval's final windows.
-    """
-    pipeline = context.pipeline
+def _of_interval(
+    context: RunContext, query: Query, judged: Judged, table: Staged, interval: Interval
+) -> tuple[list[OnMiss], int]:
+    """What is to be written of the windows that became final in an interval, in slices; and how many rows they read."""
+    pipeline, warehouse, terms = context.pipeline, context.warehouse, terms_of(context.pipeline, query)
+    assert terms is not None
+    omit, answers, truth = query.on_miss == "omit", f"answers_{query.id}", f"truth_{query.id}"
     horizon_us = pipeline.horizon_s * 1_000_000
-    for query in pipeline.queries:
-        terms = terms_of(pipeline, query)
-        if terms is None or query.on_miss not in ("omit", "correct"):
-            continue
-        ends_us, emit_us, values = judged[query.id]
-        good = within(terms, values)
-        final_in = np.array(labels_holding(pipeline, ends_us + horizon_us), dtype=object)
-        for interval in intervals:
-            own = np.array(final_in == interval.label, dtype=bool)
-            which = own & (good if query.on_miss == "omit" else ~good)
-            answers = _answers(context, query, ends_us[which], emit_us[which])
-            if query.on_miss == "omit":
-                stage.commit.put_arrow(f"kept_{query.id}", interval, answers)
-                continue
-            truth = _truth(context, stage, query, interval, ends_us[which])
-            rows = corrections(query, answers.to_pylist(), truth.to_pylist(), horizon_us)
-            table = f"corrections_{query.id}"
-            stage.commit.put_arrow(table, interval, pa.Table.from_pylist(rows, schema=context.warehouse.schema(table)))
+    ends_us, emit_us, values = judged
+    final = (ends_us + horizon_us >= interval.start_us) & (ends_us + horizon_us < interval.end_us)
+    own = np.flatnonzero(final & (within(terms, values) == omit))
+    if len(own) == 0:
+        return [], 0
+    labels = sorted(set(labels_holding(pipeline, emit_us[own])))
+    files, rows = warehouse.files(answers, labels), sum(warehouse.rows(answers, label) for label in labels)
+    true_files: tuple[str, ...] = ()
+    if not omit:
+        # Truth that this run has put anew is not in the cut yet.
+        anew = table.commit.written(truth, interval.label)
+        true_files = tuple(map(str, anew)) or warehouse.files(truth, [interval.label])
+        rows += sum(map(table.commit.rows, anew)) if anew else warehouse.rows(truth, interval.label)
+    answered, true, written = (warehouse.schema(name) for name in (answers, truth, table.table))
+    parts = []
+    for number, some in enumerate(np.array_split(ends_us[own], max(1, min(len(own), rows // ROWS_OF_A_SLICE)))):
+        (file,) = table.files(number, [interval.label]).values()
+        parts.append(OnMiss(query, horizon_us, some, files, true_files, answered, true, written, file))
+    return parts, rows
 
 
-def corrections(query: Query, answers: Sequence[Row], truth: Sequence[Row], horizon_us: int) -> list[Row]:
+def write_on_miss(part: Slice) -> int:
+    """Write what is asked for of an :class:`OnMiss`; how many rows. **Memory**: their answers and their truth."""
+    own: OnMiss = part.of
+    rows = rows_of_windows(own.answers_files, own.answers, own.ends_us)
+    if own.query.on_miss == "correct":
+        truth = rows_of_windows(own.truth_files, own.truth, own.ends_us)
+        rows = corrections(own.query, rows, truth, own.written, own.horizon_us)
+    written = PartFile(own.file)
+    written.add(rows)
+    return written.close()
+
+
+def corrections(query: Query, answers: pa.Table, truth: pa.Table, schema: pa.Schema, horizon_us: int) -> pa.Table:
     """Rows of ``corrections_<query>``: of the same windows, what was answered beside what is true.
 
-    Rows that one of the two lacks have NULLs for it. Where the answer does not show all its groups, rows with equal
-    keys are paired in their order.
+    Args:
+        answers: rows of ``answers_<query>``.
+        truth: rows of ``truth_<query>``.
+        schema: of the result.
+        horizon_us: how long after its end a window is final.
+
+    Returns:
+        A row for each window and key that either has, in their order; what the other lacks is NULL.
+
+    **Cost.** O(n log n) time, O(n) space for n rows.
     """
-    answered, true = _by_key(query, answers), _by_key(query, truth)
-    # The instants of an answer that had no row at all are not known here: those of its window are.
-    emitted = {row["window_end"]: row["emitted_at"] for row in answers}
-    rows = []
-    for key in sorted(answered.keys() | true.keys()):
-        before, now = answered.get(key, {}), true.get(key, {})
-        either = before or now
-        end = either["window_end"]
-        row = {"window_end": end, "emitted_at": emitted.get(end), "known_at": from_us(to_us(end) + horizon_us)}
-        row |= {name: either[name] for name in query.answer_keys}
-        for name, kind in query.corrected.items():
-            said, known = before.get(name), now.get(name)
-            numbers = kind in ("integer", "double")
-            difference = float(known - said) if numbers and said is not None and known is not None else None
-            row |= dict(zip((pattern.format(name) for pattern in CORRECTED), (said, known, difference), strict=True))
-        rows.append(row)
-    return rows
+    keys = ["window_end", *query.answer_keys]
+    both = pa.concat_tables([answers.select(keys), truth.select(keys)])
+    window, pair = codes(both.column("window_end"))[0], group_ids([codes(c)[0] for c in both.columns], both.num_rows)
+    split, pairs = answers.num_rows, int(pair.max(initial=-1)) + 1
+    said = _rows(pair[:split], np.arange(split), pairs)
+    known = _rows(pair[split:], np.arange(truth.num_rows), pairs)
+    # The answer's own, where it has the key: 0.0 and -0.0 are one.
+    either = both.take(pa.array(_rows(pair[::-1], np.arange(both.num_rows)[::-1], pairs)))
+    # The instant of an answer that had no row at all is not known here: that of its window's other rows is.
+    emitted = _rows(window[:split], np.arange(split), int(window.max(initial=-1)) + 1)
+    columns = {name: either.column(name) for name in keys}
+    end_us = columns["window_end"].cast(pa.int64())
+    columns["known_at"] = pc.add(end_us, horizon_us).cast(schema.field("known_at").type)
+    columns["emitted_at"] = _taken(answers.column("emitted_at"), emitted[_rows(pair, window, pairs)])
+    for name, kind in query.corrected.items():
+        as_said, as_known = _taken(answers.column(name), said), _taken(truth.column(name), known)
+        values = [as_said, as_known, _difference(as_said, as_known) if kind in ("integer", "double") else None]
+        columns |= {pattern.format(name): value for pattern, value in zip(CORRECTED, values, strict=True)}
+    found = pa.table({name: columns[name] for name in schema.names})
+    return in_order(found.cast(schema), keys)
 
 
-def _by_key(query: Query, rows: Sequence[Row]) -> dict[tuple[Any, ...], Row]:
-    """Window, keys and number among those with equal keys → the row; texts tell NULL and NaN apart."""
-    found: dict[tuple[Any, ...], Row] = {}
-    for row in rows:
-        keys = (row["window_end"], *(_sortable(row[name]) for name in query.answer_keys))
-        number = 0
-        while (*keys, number) in found:
-            number += 1
-        found[*keys, number] = row
+def _rows(at: Int64s, values: Int64s, count: int) -> Int64s:
+    """Of each number below ``count`` the value that stands at it, or −1."""
+    found = np.full(count, _NONE, dtype=np.int64)
+    found[at] = values
     return found
 
 
-def _sortable(value: Any) -> tuple[str, Any, str]:
-    number = isinstance(value, int) and not isinstance(value, bool)
-    return type(value).__name__, value if number else 0, repr(value)
+def _taken(column: pa.ChunkedArray, rows: Int64s) -> pa.ChunkedArray:
+    return column.take(pa.array(rows, mask=rows == _NONE))
 
 
-def _answers(context: RunContext, query: Query, ends_us: Int64s, emit_us: Int64s) -> pa.Table:
-    """The answers of some windows, as they were given."""
-    warehouse, table = context.warehouse, f"answers_{query.id}"
-    labels = sorted(set(labels_holding(context.pipeline, emit_us))) if len(emit_us) else []
-    return _of(ends_us, _read(warehouse.schema(table), warehouse.files(table, labels)))
-
-
-def _truth(context: RunContext, stage: StageRun, query: Query, interval: Interval, ends_us: Int64s) -> pa.Table:
-    """The truth of some windows that became final in an interval; what this run has put anew is not in the cut yet."""
-    warehouse, table = context.warehouse, f"truth_{query.id}"
-    own = [str(path) for path in stage.commit.written(table, interval.label)]
-    return _of(ends_us, _read(warehouse.schema(table), own or warehouse.files(table, [interval.label])))
-
-
-def _read(schema: pa.Schema, files: Sequence[str]) -> pa.Table:
-    def parts() -> Iterator[pa.Table]:
-        yield schema.empty_table()
-        for file in files:
-            yield read_file(file, schema)
-
-    return pa.concat_tables(parts())
-
-
-def _of(ends_us: Int64s, rows: pa.Table) -> pa.Table:
-    wanted = pa.array(ends_us, pa.int64())
-    return rows.filter(pc.is_in(pa.array(instants_us(rows.column("window_end"))), value_set=wanted))
+def _difference(said: pa.ChunkedArray, known: pa.ChunkedArray) -> pa.ChunkedArray:
+    """true − answered, as a double; of whole numbers it is exact before that, as far as 64 bits hold it."""
+    rounded = pc.subtract(known.cast(pa.float64(), safe=False), said.cast(pa.float64(), safe=False))
+    if not pa.types.is_integer(said.type):
+        return rounded
+    exact = pc.subtract(known, said).cast(pa.float64(), safe=False)
+    return pc.if_else(pc.less(pc.abs(rounded), 2.0**62), exact, rounded)
