@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.promises import PERIODS_KEPT, terms_of
@@ -44,6 +45,7 @@ _DELAYS_WRITTEN = {"use_dictionary": ["stream", "delay_us"], "column_encoding": 
 EVIDENCE_S = 24 * 3600
 """Needed slacks of windows that became final within so many seconds are pooled: a day holds every hour of the day."""
 _LEAST_SAMPLED_S = 1200
+_EVIDENCE = ["window_end", "slack_s", "share"]
 NEEDED_ORDER = [(name, "ascending") for name in ("query", "window_end", "slack_s", "event_id")]
 
 
@@ -149,16 +151,18 @@ def _needed(
     evidence_us = max((_evidence_us(pipeline, promise) for promise in promises.values()), default=0)
     oldest = interval_holding(pipeline, intervals[0].end_us - evidence_us).label
     earlier = [x for x in warehouse.labels("needed_slack") if oldest <= x < intervals[0].label]
-    # In one order, whatever runs the rows came from: sums of weights round alike.
-    pool = pa.concat_tables([warehouse.read_arrow("needed_slack", earlier), fresh]).sort_by(NEEDED_ORDER)
-    queries = np.array(pool.column("query").to_pylist(), dtype=object)
-    ends_us = instants_us(pool.column("window_end"))
-    slack_s, share = pool.column("slack_s").to_numpy(), pool.column("share").to_numpy()
+    columns = ["query", *_EVIDENCE]
+    pool = pa.concat_tables(
+        [warehouse.read_arrow("needed_slack", earlier, columns).select(columns), fresh.select(columns)]
+    )
     found = {}
     for query_id in promises:
-        own = queries == query_id
-        weight = _weights(pipeline.query(query_id), ends_us[own])
-        found[query_id] = Needed(ends_us[own], slack_s[own], weight, share[own])
+        # In one order, whatever runs the rows came from: sums of weights round alike.
+        order = [(name, "ascending") for name in _EVIDENCE]
+        own = pool.filter(pc.equal(pool.column("query"), query_id)).select(_EVIDENCE).sort_by(order)
+        ends_us = instants_us(own.column("window_end"))
+        slack_s, share = own.column("slack_s").to_numpy(), own.column("share").to_numpy()
+        found[query_id] = Needed(ends_us, slack_s, _weights(pipeline.query(query_id), ends_us), share)
     return found
 
 
