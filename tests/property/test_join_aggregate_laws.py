@@ -94,10 +94,10 @@ BY_CLASS = Spec(  # groups that are join keys, beside one that is not
     ),
     (("g0", "j0"),),
 )
-BY_KEY = Spec(  # j1 joins nothing, but groups
+BY_KEY = Spec(  # j1 joins nothing, but groups; an extreme of texts
     (Side("a", ("j0",)), Side("b", ("j0", "j1"))),
     (Measure("a0", "count"), Measure("a1", "avg", "a"), Measure("a2", "min", "b")),
-    pa.schema([("j0", pa.float64()), ("j1", pa.string()), ("a1", pa.float64()), ("a2", pa.float64())]),
+    pa.schema([("j0", pa.float64()), ("j1", pa.string()), ("a1", pa.float64()), ("a2", pa.string())]),
     (("g0", "j0"), ("g1", "j1")),
 )
 BY_ALL = Spec(  # groups of both sides, two keys of which one groups, and one that joins nothing
@@ -368,18 +368,21 @@ def test_joins_on_a_grid_and_row_by_row_give_the_same_bytes(name: str, keys: int
 
 
 @pytest.mark.parametrize("name", ["pair", "by key", "by all"])
-@pytest.mark.parametrize("keys", [3, 40, 200])
-def test_joins_by_pairs_and_by_totals_give_the_same_bytes(name: str, keys: int) -> None:
-    """Also where a block is joined by pairs and the next one by totals, as they become more."""
-    by_totals = answers_with(name, keys, {"pairs.PAIRS_PER_TUPLE": 0})
+@pytest.mark.parametrize(("keys", "null"), [(3, 0.1), (40, 0.1), (200, 0.1), (40, 1.0)])
+def test_joins_by_pairs_and_by_totals_give_the_same_bytes(name: str, keys: int, null: float) -> None:
+    """Also where a block is joined by pairs and the next one by totals, as they become more; and of NULLs alone."""
+    by_totals = answers_with(name, keys, {"pairs.PAIRS_PER_TUPLE": 0}, null)
     assert by_totals.num_rows > 0
     for most in (3 / keys, 1, 10**9):
-        found = answers_with(name, keys, {"pairs.PAIRS_PER_TUPLE": most, "operator.BLOCK_ROWS": 500})
+        found = answers_with(name, keys, {"pairs.PAIRS_PER_TUPLE": most, "operator.BLOCK_ROWS": 500}, null)
         assert found.equals(by_totals)
 
 
-def answers_with(name: str, keys: int, constants: dict[str, float]) -> pa.Table:
-    """Of 6000 tuples, whose keys and groups are so many numbers, with some constants of the operator."""
+def answers_with(name: str, keys: int, constants: dict[str, float], null: float = 0.1) -> pa.Table:
+    """Of 6000 tuples, whose keys and groups are so many numbers, with some constants of the operator.
+
+    ``null``: the share of NULLs among measured values; a tenth of keys and groups is NULL.
+    """
     spec, rng, count = SPECS[name], np.random.default_rng(keys), 6_000
     schedule = changing_schedule(rng, 10_000).slice(0, 4_000)
     schedule = Schedule(
@@ -391,7 +394,8 @@ def answers_with(name: str, keys: int, constants: dict[str, float]) -> pa.Table:
     columns: dict[str, Any] = {"side": rng.integers(0, len(spec.sides), count).astype(np.int8)}
     columns |= {"event_us": at, "arrival_us": at}
     for field in spec.columns:
-        number = pa.array(rng.integers(0, keys if field.name[0] in "jg" else 999, count), mask=rng.random(count) < 0.1)
+        most, lacking = (keys, 0.1) if field.name[0] in "jg" else (999, null)
+        number = pa.array(rng.integers(0, most, count), mask=rng.random(count) < lacking)
         columns[field.name] = number.cast(field.type)
     batch = pa.table(columns).cast(spec.input_schema)
     with ExitStack() as patched:
