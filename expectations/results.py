@@ -96,7 +96,7 @@ class _Judgement:
             row = self._row(named, False, self._detail(named, measured, promised), measured, promised)
             self._failed[named["interval"]].append(row)
         self._passed: dict[str, list[Row]] = defaultdict(list)
-        for label, row in self._closest(judged) if self._raised is None else ():
+        for label, row in self._closest(judged):
             self._passed[label].append(row)
 
     def outcome(self, label: str) -> Outcome:
@@ -114,7 +114,7 @@ class _Judgement:
 
     def _closest(self, judged: pd.DataFrame) -> Iterator[tuple[str, Row]]:
         """For each interval, table and query the row that came closest to failing (the first of several)."""
-        if judged.empty:
+        if judged.empty or self._raised is not None:
             return
         measured, promised = self._meta["measured"], self._meta["promised"]
         margin = pd.Series(0.0, index=judged.index)

@@ -6,10 +6,16 @@ per interval, ``interval=<start>``; the column ``interval`` is part of the path,
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
 
 from tidegate.declarations.models import ColumnType, Pipeline, Query, Stream
 from tidegate.declarations.names import CORRECTED, CORRECTION_COLUMNS
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 WIDTHS = pa.map_(pa.string(), pa.float64())
@@ -199,6 +205,11 @@ _LATER = {"slack_plan": ("slack_needed_s", "bytes_needed", "accuracy_by_share"),
 def common_schema(table: str) -> pa.Schema:
     """The Arrow schema of a table that is alike in all pipelines; KeyError for any other."""
     return pa.schema(_COMMON[table])
+
+
+def instants(microseconds: npt.NDArray[np.int64]) -> pa.Array:
+    """Microseconds since 1970 as tables have instants."""
+    return pa.array(microseconds, pa.int64()).cast(pa.timestamp("us")).cast(TIMESTAMP)
 
 
 def required_columns(table: str) -> frozenset[str]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.declarations.models import Pipeline, Query
-from tidegate.declarations.tables import TIMESTAMP, WIDTHS
+from tidegate.declarations.tables import WIDTHS, instants
 from tidegate.engine.context import RunContext, StageRun
 from tidegate.operators.schedule import Int64s, Schedule
 from tidegate.queries.failures import count_failures
@@ -43,8 +43,8 @@ class Windows:
             {
                 "window_index": pa.array(np.arange(len(schedule)), pa.int64()),
                 "interval": labels_holding(pipeline, schedule.emit_us),
-                "window_end": pa.array(schedule.window_end_us, pa.int64()).cast(pa.timestamp("us")).cast(TIMESTAMP),
-                "emitted_at": pa.array(schedule.emit_us, pa.int64()).cast(pa.timestamp("us")).cast(TIMESTAMP),
+                "window_end": instants(schedule.window_end_us),
+                "emitted_at": instants(schedule.emit_us),
                 "width_s": pa.array(widths, WIDTHS),
                 "range_s": pa.array([list(self.ranges_s.items())] * len(schedule), WIDTHS),
                 "coverage": self.coverage,
@@ -170,7 +170,7 @@ def rows_of_windows(files: Sequence[str], schema: pa.Schema, ends_us: Int64s) ->
     """
     if not files:
         return schema.empty_table()
-    ends = pa.array(ends_us, pa.int64()).cast(pa.timestamp("us")).cast(TIMESTAMP)
+    ends = instants(ends_us)
     least, most = pc.min_max(ends).values()
     end = pc.field("window_end")
     source = parquet.dataset(files, schema)

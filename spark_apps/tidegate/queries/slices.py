@@ -15,7 +15,7 @@ from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Query
 from tidegate.engine import Slice
 from tidegate.engine.context import RunContext
-from tidegate.operators.schedule import Schedule
+from tidegate.operators.schedule import Int64s, Schedule
 from tidegate.queries.questions import Answering, Question
 from tidegate.queries.scan import EventFiles
 from tidegate.store import parquet
@@ -80,6 +80,11 @@ def cuts(asked: Question, count: int, most: int) -> list[tuple[int, int]]:
 def slices_worth(asked: Question, most: int) -> int:
     """How many slices a question's rows are worth: ``most`` at most."""
     return max(1, min(most, sum(files.rows() for files in asked.files.values()) // ROWS_OF_A_SLICE))
+
+
+def windows_by_rows(ends_us: Int64s, rows: int) -> list[Int64s]:
+    """Windows in slices of about ``ROWS_OF_A_SLICE`` of the rows that they have together, a window each at least."""
+    return list(np.array_split(ends_us, max(1, min(len(ends_us), rows // ROWS_OF_A_SLICE))))
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.promises import terms_of
-from tidegate.declarations.tables import TIMESTAMP
+from tidegate.declarations.tables import instants
 from tidegate.engine import Slice
 from tidegate.engine.context import RunContext, StageRun
 from tidegate.operators.accuracy import (
@@ -38,7 +38,7 @@ from tidegate.queries.planner import first_arrivals_us
 from tidegate.queries.plans import Emissions, PlanHistory, asked
 from tidegate.queries.questions import Answering, Question, pooled
 from tidegate.queries.slacks import SlackHistory
-from tidegate.queries.slices import ROWS_OF_A_SLICE, PartFile, Staged, cuts, question
+from tidegate.queries.slices import PartFile, Staged, cuts, question, windows_by_rows
 from tidegate.stages.calibrate_misses import put_misses
 from tidegate.stages.calibrate_promises import judge_promises
 from tidegate.stages.calibrate_slacks import NEEDED_ORDER, plan_slacks
@@ -214,7 +214,7 @@ def learnt(part: Slice) -> Learnt:
     cells = pooled([own.true, *([own.asked] if own.asked else []), *([own.narrowed.asked] if own.narrowed else [])])
     known = whole_windows(Answering(own.true, cells, own.partials))
     ends_us, horizon_us = known.column("window_end").to_numpy(), pipeline.horizon_s * 1_000_000
-    truth = known.drop_columns("window_end").append_column("window_end", _instants(ends_us))
+    truth = known.drop_columns("window_end").append_column("window_end", instants(ends_us))
     truth = truth.append_column("interval", pa.array(labels_holding(pipeline, ends_us + horizon_us), pa.string()))
     truth = truth.sort_by(_truth_order(query))
     rows, counts = truth.select(own.truth.names).cast(own.truth), {}
@@ -247,7 +247,7 @@ def learnt(part: Slice) -> Learnt:
         needed = pa.table(
             {
                 "query": pa.repeat(query.id, len(own.ends_us)),
-                "window_end": _instants(own.ends_us),
+                "window_end": instants(own.ends_us),
                 "event_id": pa.nulls(len(own.ends_us), pa.string()),
                 "slack_s": needed_slack_on_grid(errors, own.grid_s, query.error),
                 "share": _needed_shares(own, known, cells),
@@ -360,14 +360,11 @@ def _judged(
             pa.schema([warehouse.schema(table).field(name) for name in ("window_end", *columns)])
             for table in (truth, answers)
         ]
-        # Truth that this run has put anew is not in the warehouse yet.
-        own = [path for i in intervals for path in map(str, stage.commit.written(truth, i.label))]
-        files = (tuple(own) or warehouse.files(truth, [i.label for i in intervals]), warehouse.files(answers, labels))
+        files = stage.commit.files(truth, [i.label for i in intervals]), warehouse.files(answers, labels)
         there = sum(warehouse.rows(truth, i.label) for i in intervals)
         there += sum(warehouse.rows(answers, label) for label in labels)
-        ends_us = asked[query.id].window_end_us
-        number = max(1, min(len(ends_us), there // ROWS_OF_A_SLICE))
-        parts += [Judging(query, some, *files, *schemas) for some in np.array_split(ends_us, number)]
+        windows = windows_by_rows(asked[query.id].window_end_us, there)
+        parts += [Judging(query, some, *files, *schemas) for some in windows]
         rows += there
     done = context.run_slices(judged, parts, rows)
     values = {query.id: [v for v, part in zip(done, parts, strict=True) if part.query.id == query.id]
@@ -381,8 +378,8 @@ def judged(part: Slice) -> np.ndarray:
     truth = rows_of_windows(own.truth_files, own.truth, own.ends_us)
     answers = rows_of_windows(own.answers_files, own.answers, own.ends_us)
     if own.query.kind == "top_k":
-        return hit_rate(answers, truth, _instants(own.ends_us))
-    return relative_error(answers, truth, _instants(own.ends_us), *judged_columns(own.query))
+        return hit_rate(answers, truth, instants(own.ends_us))
+    return relative_error(answers, truth, instants(own.ends_us), *judged_columns(own.query))
 
 
 def _accuracy_rows(
@@ -401,7 +398,7 @@ def _accuracy_rows(
     widths = windows_of(query, plans, slacks, given).widths_s
     learnt_in = labels_holding(pipeline, ends_us + pipeline.horizon_s * 1_000_000)
     rows = []
-    for i, end in enumerate(_instants(ends_us).to_pylist()):
+    for i, end in enumerate(instants(ends_us).to_pylist()):
         rows.append(
             {
                 "query": query.id,
@@ -475,16 +472,12 @@ def with_slots(part: Slice) -> int:
     query = own.asked.query
     rows = Answering(own.asked).table()
     index = np.asarray(rows.column("_window_index").to_numpy(), dtype=np.int64)
-    rows = rows.append_column("window_end", _instants(own.asked.schedule.window_end_us[index]))
+    rows = rows.append_column("window_end", instants(own.asked.schedule.window_end_us[index]))
     if query.kind == "top_k" and "event_id" not in rows.schema.names:
         rows = rows.append_column("event_id", rows.column("_event_id"))
     truth = pa.concat_tables([truth, rows.select(own.truth.names).cast(own.truth)]).sort_by(_truth_order(query))
     parquet.write(truth, own.file)
     return int(truth.num_rows)
-
-
-def _instants(microseconds: Int64s) -> pa.Array:
-    return pa.array(microseconds, pa.int64()).cast(pa.timestamp("us")).cast(TIMESTAMP)
 
 
 if __name__ == "__main__":

@@ -19,13 +19,11 @@ from tidegate.declarations.promises import terms_of
 from tidegate.engine import Slice
 from tidegate.engine.context import RunContext, StageRun
 from tidegate.operators.accuracy import within
-from tidegate.operators.codes import codes, group_ids
+from tidegate.operators.codes import NULL, codes, decode, group_ids
 from tidegate.operators.schedule import Int64s
 from tidegate.queries.answers import rows_of_windows
-from tidegate.queries.slices import ROWS_OF_A_SLICE, PartFile, Staged, in_order
+from tidegate.queries.slices import PartFile, Staged, in_order, windows_by_rows
 from tidegate.store.intervals import Interval, labels_holding
-
-_NONE = -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,54 +45,58 @@ class OnMiss:
     file: str
 
 
-Judged = tuple[Int64s, Int64s, np.ndarray]
-"""Ends of the windows that became final (µs), when they were answered (µs), the hit rate or the largest error."""
-
-
 def put_misses(
-    context: RunContext, stage: StageRun, judged: Mapping[str, Judged], intervals: Sequence[Interval]
+    context: RunContext,
+    stage: StageRun,
+    judged: Mapping[str, tuple[Int64s, Int64s, np.ndarray]],
+    intervals: Sequence[Interval],
 ) -> None:
-    """Write ``kept_<query>`` and ``corrections_<query>`` of the intervals; ``judged`` is of each query."""
+    """Write ``kept_<query>`` and ``corrections_<query>`` of the intervals.
+
+    Args:
+        judged: query → ends of the windows that became final (µs), when they were answered (µs), the hit rate or the
+            largest error of each.
+    """
     parts: list[tuple[Staged, str, OnMiss]] = []
     rows = 0
     tables: list[Staged] = []
     for query in context.pipeline.queries:
-        if query.on_miss in ("omit", "correct") and terms_of(context.pipeline, query) is not None:
-            name = f"{'kept' if query.on_miss == 'omit' else 'corrections'}_{query.id}"
-            tables.append(Staged(stage.commit, name, intervals))
-            for interval in intervals:
-                own, read = _of_interval(context, query, judged[query.id], tables[-1], interval)
-                parts += [(tables[-1], interval.label, part) for part in own]
-                rows += read
+        terms = terms_of(context.pipeline, query)
+        if terms is None or query.on_miss not in ("omit", "correct"):
+            continue
+        omit = query.on_miss == "omit"
+        table = Staged(stage.commit, f"{'kept' if omit else 'corrections'}_{query.id}", intervals)
+        tables.append(table)
+        ends_us, emit_us, values = judged[query.id]
+        wanted = within(terms, values) == omit
+        for interval in intervals:
+            own, read = _of_interval(context, query, ends_us[wanted], emit_us[wanted], table, interval)
+            parts += [(table, interval.label, part) for part in own]
+            rows += read
     counts = context.run_slices(write_on_miss, [part for *_, part in parts], rows)
     for table in tables:
         table.settle([{label: n} for (of, label, _), n in zip(parts, counts, strict=True) if of is table])
 
 
 def _of_interval(
-    context: RunContext, query: Query, judged: Judged, table: Staged, interval: Interval
+    context: RunContext, query: Query, ends_us: Int64s, emit_us: Int64s, table: Staged, interval: Interval
 ) -> tuple[list[OnMiss], int]:
-    """What is to be written of the windows that became final in an interval, in slices; and how many rows they read."""
-    pipeline, warehouse, terms = context.pipeline, context.warehouse, terms_of(context.pipeline, query)
-    assert terms is not None
-    omit, answers, truth = query.on_miss == "omit", f"answers_{query.id}", f"truth_{query.id}"
+    """What is to be written of those of the windows that became final in an interval; and how many rows that reads."""
+    pipeline, warehouse = context.pipeline, context.warehouse
+    answers, truth = f"answers_{query.id}", f"truth_{query.id}"
     horizon_us = pipeline.horizon_s * 1_000_000
-    ends_us, emit_us, values = judged
-    final = (ends_us + horizon_us >= interval.start_us) & (ends_us + horizon_us < interval.end_us)
-    own = np.flatnonzero(final & (within(terms, values) == omit))
-    if len(own) == 0:
+    own = (ends_us + horizon_us >= interval.start_us) & (ends_us + horizon_us < interval.end_us)
+    if not own.any():
         return [], 0
     labels = sorted(set(labels_holding(pipeline, emit_us[own])))
     files, rows = warehouse.files(answers, labels), sum(warehouse.rows(answers, label) for label in labels)
     true_files: tuple[str, ...] = ()
-    if not omit:
-        # Truth that this run has put anew is not in the cut yet.
-        anew = table.commit.written(truth, interval.label)
-        true_files = tuple(map(str, anew)) or warehouse.files(truth, [interval.label])
-        rows += sum(map(table.commit.rows, anew)) if anew else warehouse.rows(truth, interval.label)
+    if query.on_miss == "correct":
+        true_files = table.commit.files(truth, [interval.label])
+        rows += warehouse.rows(truth, interval.label)
     answered, true, written = (warehouse.schema(name) for name in (answers, truth, table.table))
     parts = []
-    for number, some in enumerate(np.array_split(ends_us[own], max(1, min(len(own), rows // ROWS_OF_A_SLICE)))):
+    for number, some in enumerate(windows_by_rows(ends_us[own], rows)):
         (file,) = table.files(number, [interval.label]).values()
         parts.append(OnMiss(query, horizon_us, some, files, true_files, answered, true, written, file))
     return parts, rows
@@ -139,9 +141,9 @@ def corrections(query: Query, answers: pa.Table, truth: pa.Table, schema: pa.Sch
     columns = {name: either.column(name) for name in keys}
     end_us = columns["window_end"].cast(pa.int64())
     columns["known_at"] = pc.add(end_us, horizon_us).cast(schema.field("known_at").type)
-    columns["emitted_at"] = _taken(answers.column("emitted_at"), emitted[_rows(pair, window, pairs)])
+    columns["emitted_at"] = decode(emitted[_rows(pair, window, pairs)], answers.column("emitted_at"))
     for name, kind in query.corrected.items():
-        as_said, as_known = _taken(answers.column(name), said), _taken(truth.column(name), known)
+        as_said, as_known = decode(said, answers.column(name)), decode(known, truth.column(name))
         values = [as_said, as_known, _difference(as_said, as_known) if kind in ("integer", "double") else None]
         columns |= {pattern.format(name): value for pattern, value in zip(CORRECTED, values, strict=True)}
     found = pa.table({name: columns[name] for name in schema.names})
@@ -150,13 +152,9 @@ def corrections(query: Query, answers: pa.Table, truth: pa.Table, schema: pa.Sch
 
 def _rows(at: Int64s, values: Int64s, count: int) -> Int64s:
     """Of each number below ``count`` the value that stands at it, or −1."""
-    found = np.full(count, _NONE, dtype=np.int64)
+    found = np.full(count, NULL, dtype=np.int64)
     found[at] = values
     return found
-
-
-def _taken(column: pa.ChunkedArray, rows: Int64s) -> pa.ChunkedArray:
-    return column.take(pa.array(rows, mask=rows == _NONE))
 
 
 def _difference(said: pa.ChunkedArray, known: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -155,10 +155,10 @@ def _needed(
     pool = pa.concat_tables(
         [warehouse.read_arrow("needed_slack", earlier, columns).select(columns), fresh.select(columns)]
     )
+    # In one order, whatever runs the rows came from: sums of weights round alike.
+    order = [(name, "ascending") for name in _EVIDENCE]
     found = {}
     for query_id in promises:
-        # In one order, whatever runs the rows came from: sums of weights round alike.
-        order = [(name, "ascending") for name in _EVIDENCE]
         own = pool.filter(pc.equal(pool.column("query"), query_id)).select(_EVIDENCE).sort_by(order)
         ends_us = instants_us(own.column("window_end"))
         slack_s, share = own.column("slack_s").to_numpy(), own.column("share").to_numpy()

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.declarations.models import Pipeline, Query
-from tidegate.declarations.tables import TIMESTAMP
+from tidegate.declarations.tables import instants
 from tidegate.engine import Slice
 from tidegate.engine.context import RunContext, StageRun
 from tidegate.operators.accuracy import (
@@ -187,7 +187,7 @@ def _measured(part: Slice) -> pa.Table:
     return pa.table(
         {
             "query": pa.repeat(own.asked.query.id, errors.size),
-            "window_end": pa.array(np.repeat(ends_us, len(shares))).cast(pa.timestamp("us")).cast(TIMESTAMP),
+            "window_end": instants(np.repeat(ends_us, len(shares))),
             "share": np.tile(shares, len(ends_us)),
             "error": errors.ravel(),
             "interval": np.repeat(labels, len(shares)),

@@ -98,6 +98,16 @@ class Commit:
         folder = self._partitions[table].get(label)
         return [] if folder is None else self._own(folder)
 
+    def files(self, table: str, labels: Sequence[str]) -> tuple[str, ...]:
+        """Paths of the named partitions' files once this is published: where nothing is put anew, those that are there.
+
+        In the order of the labels.
+        """
+        found: list[str] = []
+        for label in labels:
+            found += [str(file) for file in self.written(table, label)] or self.warehouse.files(table, [label])
+        return tuple(found)
+
     def stage_folder(self, table: str, label: str) -> Place:
         """The folder of a partition that is replaced as a whole; the files' names must end in ``-<id>.parquet``."""
         folder = self.warehouse.folder / table / f"interval={label}"

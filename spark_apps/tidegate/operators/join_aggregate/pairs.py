@@ -145,8 +145,9 @@ def _histories(
         if measure.function in ("min", "max"):
             slot = measure.slot
             known: Any = ~nulls[slot] if slot in nulls else slice(None)
-            # Of a column of NULLs alone there are no texts, and no order of theirs.
-            value = values[slot][known] if slot not in orders else orders[slot][values[slot][known]]
+            value = values[slot][known]
+            if slot in orders:  # of the NULLs, left out by now, there is no rank
+                value = orders[slot][value]
             extremes[slot] = extreme_over(measure.function, begin[known], stop[known], value, len(window))
     return Histories(windows, keys, first, window, totals, parts, extremes)
 
