@@ -27,7 +27,7 @@ _ON_SPARK = """
 import sys
 from tidegate.cli import main
 from tidegate.engine import context
-context.ROWS_HERE = -1
+context.ROWS_HERE = context.ROWS_BEFORE_SPARK = -1
 sys.exit(main(sys.argv[1:]))
 """
 

@@ -48,7 +48,8 @@ def run_as_tasks(slices, work, spark, measured=False):
     what(spark)
     return spark.range(3).count()
 
-context.ROWS_HERE, context.run_as_tasks = -1, run_as_tasks
+context.ROWS_HERE = context.ROWS_BEFORE_SPARK = -1
+context.run_as_tasks = run_as_tasks
 from tidegate.cli import main
 for case in sys.argv[1].split(","):
     print("case", case, main(sys.argv[2:]), file=sys.stderr)

@@ -269,9 +269,9 @@ def test_a_pass_writes_no_byte_of_samples(spark_contexts, calls: pa.Table, tmp_p
 def test_slices_of_any_size_as_tasks_of_spark_give_the_same_bytes(  # type: ignore[no-untyped-def]
     done, spark_contexts, calls: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate.engine.context.ROWS_HERE", 0)
     monkeypatch.setattr(sample_history, "ROWS_OF_A_SLICE", 300)
     context = spark_contexts(tmp_path)
+    context.here = False
     in_one_go(context, write_events(context.pipeline, tmp_path, calls))
     assert rows_of(context) == rows_of(done[0])
     assert bytes_of(context) == bytes_of(done[0])

@@ -75,7 +75,7 @@ def test_tasks_give_the_rows_of_one_process(
     for size, worth in ((1 << 30, 1 << 20), (40_000, 900), (9_000, 250)):
         # Ids that come again are looked for in one slice, and in a few.
         monkeypatch.setattr(ingest, "_HASHES_WORTH", worth)
-        context = RunContext(pipeline, tmp_path / f"warehouse-{size}", beside=spark)
+        context = RunContext(pipeline, tmp_path / f"warehouse-{size}", beside=spark, here=False)
         context.warehouse.folder.mkdir(parents=True)
         ingest.read(context, intervals, slice_bytes=size)
         tables = [context.warehouse.read_arrow(t).to_pylist() for t in ("events_s", "quarantine", "source_files")]

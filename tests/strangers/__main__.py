@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 import tempfile
@@ -32,6 +33,11 @@ def main() -> int:
     parser.add_argument("--case", type=Path, action="append", metavar="FOLDER", help="a kept case instead of seeds")
     parser.add_argument("--data", choices=DATASETS, action="append", help="a real data set instead of seeds")
     parser.add_argument("--no-shrink", action="store_true", help="keep broken cases as they are")
+    parser.add_argument(
+        "--spark",
+        action="store_true",
+        help="what runs in parts, or live, as tasks: of TIDEGATE_SPARK_MASTER, else local",
+    )
     parser.add_argument("--verbose", action="store_true", help="show what each phase took")
     arguments = parser.parse_args()
     seeds = range(arguments.seed, arguments.seed + arguments.count * arguments.step, arguments.step)
@@ -40,7 +46,7 @@ def main() -> int:
         kept = [read_case(folder) for folder in arguments.case or ()]
         cases = iter([*kept, *(DATASETS[name]() for name in arguments.data or ())])
     pool, broken, clock, number, spent = Pool(), [], time.monotonic(), 0, 0.0
-    with shared_spark() as spark:
+    with shared_spark() if arguments.spark else contextlib.nullcontext() as spark:
         for case in cases:
             number += 1
             with tempfile.TemporaryDirectory(prefix="stranger-") as folder:

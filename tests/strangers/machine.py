@@ -85,7 +85,7 @@ class Verdict:
 
 @contextlib.contextmanager
 def shared_spark() -> Iterator[Any]:
-    """A Spark session for many cases, each of which works in one of its own beside it."""
+    """A Spark session for many cases."""
     from types import SimpleNamespace
 
     session = start_session(SimpleNamespace(name="strangers", process_budget_bytes=3 * 2**30, partitions=2), "tests")  # type: ignore[arg-type]
@@ -93,8 +93,12 @@ def shared_spark() -> Iterator[Any]:
     session.stop()
 
 
-def judge(case: Case, folder: Path, spark: Any) -> Verdict:
-    """Run a case in an empty folder, by every law."""
+def judge(case: Case, folder: Path, spark: Any = None) -> Verdict:
+    """Run a case in an empty folder, by every law.
+
+    ``spark``: a session. What runs in parts, or live, runs as its tasks then; by the laws its rows are those of what
+    runs in one go, in this process.
+    """
     from tests.strangers.laws import LAWS
 
     home = case.write(folder)
@@ -144,8 +148,10 @@ def stage_run(
     """One run; a breach if it ends with anything but success, or a finding that the declaration asks for."""
     if not intervals:
         return
-    context = RunContext(world.pipeline, root, output=world.log, beside=spark)
     key = "one go" if root == world.whole else "in parts"
+    context = RunContext(
+        world.pipeline, root, output=world.log, beside=spark, here=spark is None or root == world.whole
+    )
     try:
         with timed(world.seconds, key), contextlib.redirect_stdout(world.log), context:
             run(context, intervals, stages)
@@ -161,7 +167,7 @@ def stage_run(
 
 def live_run(world: World, spark: Any, intervals: Sequence[Interval]) -> Iterator[Breach]:
     """A live run for which everything has landed; a breach if it ends with anything but success."""
-    context = RunContext(world.pipeline, world.live, output=world.log, beside=spark)
+    context = RunContext(world.pipeline, world.live, output=world.log, beside=spark, here=spark is None)
     end_us = intervals[-1].end_us
     try:
         with (

@@ -14,10 +14,11 @@ from tests.strangers.machine import judge
 from tests.strangers.pool import Pool
 
 # Their coverage is not measured: that would take twice as long, most of it in what judges them.
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.no_cover, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.e2e, pytest.mark.no_cover, pytest.mark.timeout(1800)]
 
 # With three real data sets a dozen. Of the first seeds these take least; 100 publishes, which costs as much as three.
-SEEDS = (100, 103, 107, 109, 110, 112, 113, 116, 117)
+SEEDS = (100, 103, 107, 109, 110, 112, 116, 117)
+AS_TASKS = (113,)
 REGRESSIONS = Path(__file__).with_name("regressions.txt")
 
 
@@ -35,33 +36,48 @@ def pool() -> Iterator[Pool]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_strangers_pipeline_keeps_every_law(seed: int, spark: Any, pool: Pool, tmp_path: Path) -> None:
-    keep(seed, spark, pool, tmp_path)
+def test_a_strangers_pipeline_keeps_every_law(seed: int, pool: Pool, tmp_path: Path) -> None:
+    keep(seed, pool, tmp_path)
+
+
+@pytest.mark.parametrize("seed", AS_TASKS)
+def test_tasks_of_spark_give_a_stranger_the_rows_of_one_process(
+    seed: int, spark: Any, pool: Pool, tmp_path: Path
+) -> None:
+    keep(seed, pool, tmp_path, spark)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", regressions())
-def test_what_once_broke_a_law_keeps_it(seed: int, spark: Any, pool: Pool, tmp_path: Path) -> None:
-    keep(seed, spark, pool, tmp_path)
+def test_what_once_broke_a_law_keeps_it(seed: int, pool: Pool, tmp_path: Path) -> None:
+    keep(seed, pool, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [*range(100, 119), *range(1000, 1100)])
-def test_many_strangers_pipelines_keep_every_law(seed: int, spark: Any, pool: Pool, tmp_path: Path) -> None:
-    keep(seed, spark, pool, tmp_path)
+def test_many_strangers_pipelines_keep_every_law(seed: int, pool: Pool, tmp_path: Path) -> None:
+    keep(seed, pool, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1100, 1150))
+def test_tasks_of_spark_give_many_strangers_the_rows_of_one_process(
+    seed: int, spark: Any, pool: Pool, tmp_path: Path
+) -> None:
+    keep(seed, pool, tmp_path, spark)
 
 
 @pytest.mark.parametrize("name", DATASETS)
-def test_real_data_keep_every_law(name: str, spark: Any, pool: Pool, tmp_path: Path) -> None:
-    judged(DATASETS[name](), f"--data {name}", spark, pool, tmp_path)
+def test_real_data_keep_every_law(name: str, pool: Pool, tmp_path: Path) -> None:
+    judged(DATASETS[name](), f"--data {name}", pool, tmp_path)
 
 
-def keep(seed: int, spark: Any, pool: Pool, folder: Path) -> None:
+def keep(seed: int, pool: Pool, folder: Path, spark: Any = None) -> None:
     """Judge a seed's case."""
-    judged(generate(seed), f"--seed {seed} --keep DIR", spark, pool, folder)
+    judged(generate(seed), f"{'' if spark is None else '--spark '}--seed {seed} --keep DIR", pool, folder, spark)
 
 
-def judged(case: Case, options: str, spark: Any, pool: Pool, folder: Path) -> None:
+def judged(case: Case, options: str, pool: Pool, folder: Path, spark: Any = None) -> None:
     """Judge a case; what breaks says how to run it again."""
     verdict = judge(case, folder, spark)
     pool.add(verdict.covered)

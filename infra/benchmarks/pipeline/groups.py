@@ -31,7 +31,7 @@ class Weighed(RunContext):
 
     given_bytes = 0
 
-    def run_slices(self, work: Callable[[Slice], Any], parts: Sequence[Any], rows: int | None = None) -> list[Any]:
+    def run_slices(self, work: Callable[[Slice], Any], parts: Sequence[Any], rows: int) -> list[Any]:
         """Run them."""
         results = super().run_slices(work, parts, rows)
         self.given_bytes += len(pickle.dumps(results))

@@ -63,15 +63,17 @@ _QUERIES = {
 
 
 def land(folder: Path, hours: int) -> None:
-    """A pipeline, and a file of a dozen tuples for each of its hours; some are late."""
+    """A pipeline, and a file of a dozen tuples for each of its hours; some are late, in each hour the same.
+
+    What an interval costs then differs by what is in the warehouse, not by what it is asked.
+    """
     (folder / "queries").mkdir(parents=True)
     (folder / "readings").mkdir()
     (folder / "pipeline.yml").write_text(_PIPELINE)
     for name, text in _QUERIES.items():
         (folder / "queries" / f"{name}.sql").write_text(text)
-    chance = random.Random(7)
     for hour in range(hours):
-        lines = []
+        chance, lines = random.Random(7), []
         for number in range(_TUPLES):
             received = START + hour * HOUR + timedelta(seconds=300 * number + chance.randrange(299))
             read = received - timedelta(seconds=min(chance.expovariate(1 / 300), 7000))
@@ -102,6 +104,9 @@ def fill(warehouse: Warehouse, pattern: Interval, intervals: Sequence[Interval])
                         link(warehouse.folder / table / files[0].path, folder / f"part-00000-{commit.id}.parquet")
                     elif table in SHARED:
                         commit.put_file(table, interval, "fill", rows)
+                    elif table == "source_files":
+                        # Dated forward, its files would have changed since they were read.
+                        commit.put_arrow(table, interval, rows)
                     else:
                         commit.put_arrow(table, interval, dated(rows, interval.start - pattern.start))
 

@@ -6,7 +6,8 @@
 Hours of orders and payments through all stages but publish. Slices run in this process, one behind the other, and the
 CPU seconds of each are taken: what a stage would need on N workers is the driver's share, and of each job its slices
 dealt out longest first. That is a computation, not a run: workers that wait for the same disk, network or memory are
-slower. With ``--cluster`` the stages run on a standalone cluster of one and of two workers instead, a core each.
+slower. With ``--cluster`` the stages run on a standalone cluster of one and of two workers instead, a core each, and on
+two clusters of one worker at once: what this machine can give two cores at a time.
 
 The driver's cost per task and per file is taken from jobs that do nothing and commits of files without rows. From all
 this an hour of ever more tuples on up to a thousand workers is computed (`simulated`).
@@ -24,6 +25,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,7 +97,7 @@ class Measured(RunContext):
         """Any number: the benchmark cuts by rows."""
         return 10_000
 
-    def run_slices(self, work: Callable[[Slice], Any], parts: Sequence[Any], rows: int | None = None) -> list[Any]:
+    def run_slices(self, work: Callable[[Slice], Any], parts: Sequence[Any], rows: int) -> list[Any]:
         """One by one, here."""
         results, job = [], []
         for number, part in enumerate(parts):
@@ -187,11 +189,11 @@ def simulated(account: Account, tuples: int, task_s: float, file_s: float) -> It
             yield size, workers, working, fixed + jobs * pieces * (task_s + file_s)
 
 
-def on_cluster(home: Path, folder: Path, workers: int, what: str) -> dict[str, float]:
-    """What a driver of its own measures on a cluster: ``run_once`` or ``per_task``."""
+def on_cluster(home: Path, folder: Path, workers: int, what: str, apart: str = "") -> dict[str, float]:
+    """What a driver of its own measures on a cluster: ``run_once`` or ``per_task``; ``apart``: its folders' name."""
     from infra.deploy.cluster import Cluster, wheel
 
-    name = f"{what}-{workers}"
+    name = f"{what}-{workers}{apart}"
     with Cluster(folder / name, wheel(folder / f"wheel-{name}"), workers, memory="6g") as cluster:
         asked = ["--run", what, str(home), str(folder / f"wh-{name}")]
         environment = {**os.environ, "TIDEGATE_SPARK_MASTER": cluster.master}
@@ -220,12 +222,22 @@ def run_once(home: Path, warehouse: Path) -> dict[str, float]:
 
 
 def compared(home: Path, folder: Path) -> None:
-    """The stages on one worker and on two, as Markdown."""
+    """The stages on one worker, on two, and twice at once with nothing in common, as Markdown.
+
+    Two that have nothing in common could do twice as much in the time of one, if the machine gave each what it gives to
+    one alone: what they do is the most that any way of cutting the work could reach here.
+    """
     one, two = (on_cluster(home, folder, workers, "run_once") for workers in (1, 2))
-    print("| stage | 1 worker, s | 2 workers, s | times as fast |\n|---|---|---|---|")
-    whole = {"all": (sum(one.values()), sum(two.values()))}
-    for stage, (alone, both) in ({s: (one[s], two[s]) for s in STAGES} | whole).items():
-        print(f"| {stage} | {alone:.1f} | {both:.1f} | {alone / both:.2f} |", flush=True)
+    with ThreadPoolExecutor(2) as pool:
+        both = list(pool.map(lambda apart: on_cluster(home, folder, 1, "run_once", apart), ("-left", "-right")))
+    at_once = {stage: (both[0][stage] + both[1][stage]) / 2 for stage in STAGES}
+    print("| stage | 1 worker, s | 2 workers, s | times as fast | 1 worker beside another, s | at most |")
+    print("|---|---|---|---|---|---|")
+    rows = {stage: (one[stage], two[stage], at_once[stage]) for stage in STAGES}
+    rows["all"] = sum(one.values()), sum(two.values()), sum(at_once.values())
+    for stage, (alone, shared, beside) in rows.items():
+        cells = f"{alone:.1f} | {shared:.1f} | {alone / shared:.2f} | {beside:.1f} | {2 * alone / beside:.2f}"
+        print(f"| {stage} | {cells} |", flush=True)
 
 
 def main() -> None:

@@ -33,8 +33,11 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-ROWS_HERE = 2_000_000
-"""On one machine, slices that read up to so many rows run in this process: a Spark session takes longer to start."""
+ROWS_HERE = 8_000_000
+"""On one machine, slices that read up to so many rows, some three seconds' work, run in this process: as Spark's tasks
+they would hardly be done sooner, and take more processor time."""
+ROWS_BEFORE_SPARK = 100_000_000
+"""Larger work runs in this process, too, until it has read so many rows: starting Spark takes about as long as that."""
 _LARGEST_LOG_BYTES = 4 << 20
 
 
@@ -70,9 +73,10 @@ class StageRun:
 class RunContext:
     """A pipeline at work on a warehouse. Use as a context manager: it stops the Spark session that it started.
 
-    ``beside``: a session of the caller's, which is used and not stopped. ``here``: all slices run in this process,
-    however large. ``tidied``: whether upkeep has been done. ``days_follow``: a later pass of the same run ends a UTC
-    day, too. ``memory``: stage → what it keeps for its next pass.
+    ``beside``: a session of the caller's, which is used and not stopped. ``here``: whether all slices run in this
+    process, or all as tasks of Spark (None: where they are done sooner). ``tidied``: whether upkeep has been done.
+    ``days_follow``: a later pass of the same run ends a UTC day, too. ``memory``: stage → what it keeps for its next
+    pass.
     """
 
     pipeline: Pipeline
@@ -81,12 +85,13 @@ class RunContext:
     app: str = "run"
     cold_start: bool = False
     beside: SparkSession | None = None
-    here: bool = False
+    here: bool | None = None
     executor_bytes: int = field(default=0, init=False)
     tidied: bool = field(default=False, init=False)
     days_follow: bool = field(default=False, init=False)
     memory: dict[str, Any] = field(default_factory=dict, init=False)
     _spark: SparkSession | None = field(default=None, init=False)
+    _large_rows: int = field(default=0, init=False)
     _told_cold_start: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -133,21 +138,34 @@ class RunContext:
         """Into how many slices a query's work is worth cutting: on one machine more than it has cores only cost."""
         return min(self.pipeline.partitions, cores()) if on_this_machine() else self.pipeline.partitions
 
-    def run_slices(
-        self, work: Callable[[Slice], Result], parts: Sequence[Any], rows: int | None = None
-    ) -> list[Result]:
+    def run_slices(self, work: Callable[[Slice], Result], parts: Sequence[Any], rows: int) -> list[Result]:
         """What ``work`` gives for each part, a slice each: by Spark's tasks, or by this process; it gives the same.
 
-        On a cluster Spark runs whatever there is. On one machine it runs what is worth a session: more than one slice,
-        and if ``rows``, how many are read, is known, more than ``ROWS_HERE``.
+        On a cluster Spark runs whatever there is. On one machine it runs what is worth it: more than one slice and
+        ``ROWS_HERE``. A session is started for such work once ``ROWS_BEFORE_SPARK`` have been read without it: so a run
+        takes at most about twice as long as one that knew what is to come.
+
+        Args:
+            work: what to do.
+            parts: with what.
+            rows: how many rows of tables are read, or what takes as long.
         """
         slices = [Slice(number, part) for number, part in enumerate(parts)]
-        few = len(slices) < 2 or (rows is not None and rows <= ROWS_HERE)
-        if not slices or self.here or (few and on_this_machine()):
+        if not slices or not self._as_tasks(len(slices), rows):
             return run_here(slices, work)
         done = run_as_tasks(slices, work, self.spark, measured=not on_this_machine())
         self.executor_bytes = max(self.executor_bytes, done.executor_bytes)
         return done.results
+
+    def _as_tasks(self, slices: int, rows: int) -> bool:
+        if self.here is not None or not on_this_machine():
+            return not self.here
+        if slices < 2 or rows <= ROWS_HERE:
+            return False
+        if self._spark is None and self.beside is None:
+            self._large_rows += rows
+            return self._large_rows > ROWS_BEFORE_SPARK
+        return True
 
     def progress(self, message: str) -> None:
         """Say what is being done, with the time, on the error stream."""

@@ -39,6 +39,8 @@ from tidegate.store.intervals import Interval
 
 STAGE = "ingest"
 _FILE_ROWS = 1 << 21
+# Of text that is parsed, and of rows that are read, in the same time.
+_BYTES_A_ROW = 40
 # Of the tuples that are told apart by a slice: at least so many are worth one; each takes so many bytes meanwhile.
 _HASHES_WORTH, _HASH_BYTES = 1 << 20, 80
 
@@ -92,7 +94,7 @@ def _take(
     length_us = context.pipeline.interval_s * 1_000_000
     span = intervals[0].start_us, intervals[-1].end_us
     slices = [Intake(own, *span, str(folder), length_us) for own in packed(pieces, slice_bytes)]
-    parts = context.run_slices(take, slices)
+    parts = context.run_slices(take, slices, sum(piece.cost for piece in pieces) // _BYTES_A_ROW)
     together = Taken()
     for part in parts:
         together.reports += part.reports
@@ -179,7 +181,8 @@ def _packed_run(context: RunContext, items: Sequence[tuple[Interval, Sorted]], f
             gathered = 0
         slices[-1].append(item)
         gathered += min(rows, _FILE_ROWS)
-    done = context.run_slices(write_sorted, [tuple(own) for own in slices])
+    rows = sum(found.good[item.stream.name][_number(interval)] for interval, item in items)
+    done = context.run_slices(write_sorted, [tuple(own) for own in slices], rows)
     return [one for part in done for one in part]
 
 
@@ -213,7 +216,8 @@ def _write_quarantine(
         )
     busy = [s for s in slices if s.parts or s.again or s.files]
     rows, by_file = Counter[int](), Counter[tuple[str, int]]()
-    for one in context.run_slices(write_refusals, busy):
+    read = sum(part.rows for s in busy for part in (*s.parts, *s.tuples))
+    for one in context.run_slices(write_refusals, busy, read):
         rows += one[0]
         by_file += one[1]
     nothing = context.warehouse.schema("quarantine").empty_table()
