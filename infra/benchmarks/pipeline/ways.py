@@ -6,11 +6,15 @@ many tuples it was about.
 
 from __future__ import annotations
 
+import atexit
+import functools
+import io
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 from infra.benchmarks.pipeline.landed import ARRIVAL, COLUMNS, HOUR, ID, START, deliver
@@ -19,22 +23,25 @@ Step = tuple[str, int]
 STAGES = ("ingest", "join_aggregate", "top_k", "sample_history", "calibrate", "check_quality")
 
 
-def tidegate(folder: Path, kind: str, hour: int, stages: Sequence[str]) -> Iterator[Step]:
-    """Stages, as ``tidegate run`` runs them."""
+def tidegate(
+    folder: Path, kind: str, hour: int, stages: Sequence[str], here: bool | None = None, name: str = "tidegate"
+) -> Iterator[Step]:
+    """Stages, as ``tidegate run`` runs them, all hours in one run; ``here``: where slices run."""
     from tidegate.declarations import load_pipeline
     from tidegate.engine.context import RunContext
     from tidegate.stages.run import run as run_stages
     from tidegate.store.intervals import intervals_between
 
-    pipeline = load_pipeline(folder / kind)
+    if name not in _RUNS:
+        pipeline, root = load_pipeline(folder / kind), folder / f"{name}-{kind}"
+        _RUNS[name] = RunContext(pipeline, root, output=io.StringIO(), here=here).__enter__()
+        atexit.register(_RUNS[name].__exit__)
+    context = _RUNS[name]
     start = START + hour * HOUR
-    intervals = intervals_between(pipeline, start, start + HOUR)
-    with open(os.devnull, "w") as nobody:
-        context = RunContext(pipeline, folder / f"tidegate-{kind}", output=nobody)
-        with context:
-            for stage in stages:
-                run_stages(context, intervals, [stage])
-                yield stage, sum(context.warehouse.rows(f"events_{name}", intervals[0].label) for name in COLUMNS)
+    intervals = intervals_between(context.pipeline, start, start + HOUR)
+    for stage in stages:
+        run_stages(context, intervals, [stage])
+        yield stage, sum(context.warehouse.rows(f"events_{stream}", intervals[0].label) for stream in COLUMNS)
 
 
 def duckdb(folder: Path, kind: str, hour: int, _: Sequence[str]) -> Iterator[Step]:
@@ -140,10 +147,13 @@ def flink(folder: Path, kind: str, hour: int, _: Sequence[str]) -> Iterator[Step
     yield "three queries", lines
 
 
+_RUNS: dict[str, Any] = {}
 _CHILDREN: dict[str, subprocess.Popen[str]] = {}
 
 WAYS: dict[str, Callable[[Path, str, int, Sequence[str]], Iterator[Step]]] = {
     "tidegate": tidegate,
+    "tidegate_here": functools.partial(tidegate, here=True, name="tidegate_here"),
+    "tidegate_tasks": functools.partial(tidegate, here=False, name="tidegate_tasks"),
     "duckdb": duckdb,
     "polars": polars,
     "spark": spark,

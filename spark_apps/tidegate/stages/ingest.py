@@ -181,7 +181,7 @@ def _packed_run(context: RunContext, items: Sequence[tuple[Interval, Sorted]], f
             gathered = 0
         slices[-1].append(item)
         gathered += min(rows, _FILE_ROWS)
-    rows = sum(found.good[item.stream.name][_number(interval)] for interval, item in items)
+    rows = sum(sum(good.values()) for good in found.good.values())
     done = context.run_slices(write_sorted, [tuple(own) for own in slices], rows)
     return [one for part in done for one in part]
 
