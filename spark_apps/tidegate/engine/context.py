@@ -141,9 +141,9 @@ class RunContext:
     def run_slices(self, work: Callable[[Slice], Result], parts: Sequence[Any], rows: int) -> list[Result]:
         """What ``work`` gives for each part, a slice each: by Spark's tasks, or by this process; it gives the same.
 
-        On a cluster Spark runs whatever there is. On one machine it runs what is worth it: more than one slice and
-        ``ROWS_HERE``. A session is started for such work once ``ROWS_BEFORE_SPARK`` have been read without it: so a run
-        takes at most about twice as long as one that knew what is to come.
+        On a cluster Spark runs whatever there is. On one machine it runs what is worth it: more than one slice, on more
+        than one core, and more than ``ROWS_HERE``. A session is started for such work once ``ROWS_BEFORE_SPARK`` have
+        been read without it: so a run takes at most about twice as long as one that knew what is to come.
 
         Args:
             work: what to do.
@@ -160,7 +160,7 @@ class RunContext:
     def _as_tasks(self, slices: int, rows: int) -> bool:
         if self.here is not None or not on_this_machine():
             return not self.here
-        if slices < 2 or rows <= ROWS_HERE:
+        if min(slices, cores()) < 2 or rows <= ROWS_HERE:
             return False
         if self._spark is None and self.beside is None:
             self._large_rows += rows

@@ -1,0 +1,93 @@
+"""Where slices run: in this process until there is work enough to be worth Spark."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.dbt.sensors import sensors
+
+from tidegate.engine import Done, Slice
+from tidegate.engine import context as engine
+from tidegate.engine.context import ROWS_BEFORE_SPARK, ROWS_HERE, RunContext
+
+PARTS = ["a", "b"]
+LARGE = ROWS_HERE + 1
+A_SESSION: Any = object()
+
+
+class Spark:
+    """Stands for Spark: counts the jobs that it is given, and does them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.jobs = 0
+        monkeypatch.setattr(engine, "run_as_tasks", self.run)
+        monkeypatch.setattr("tidegate.engine.session.start_session", lambda *_: A_SESSION)
+        monkeypatch.setenv("TIDEGATE_SPARK_MASTER", "local[2]")
+
+    def run(self, slices: Any, work: Any, session: Any, measured: bool) -> Done:
+        assert session is A_SESSION
+        self.jobs += 1
+        return Done([work(one) for one in slices])
+
+
+@pytest.fixture
+def spark(monkeypatch: pytest.MonkeyPatch) -> Spark:
+    return Spark(monkeypatch)
+
+
+def context(root: Path, **given: Any) -> RunContext:
+    return RunContext(sensors(), root, output=io.StringIO(), **given)
+
+
+def named(one: Slice) -> str:
+    return f"{one.number}{one.of}"
+
+
+def test_small_work_starts_no_spark_however_often_it_comes(spark: Spark, tmp_path: Path) -> None:
+    run = context(tmp_path)
+    for _ in range(ROWS_BEFORE_SPARK // ROWS_HERE + 2):
+        assert run.run_slices(named, PARTS, ROWS_HERE) == ["0a", "1b"]
+    assert run.run_slices(named, PARTS[:1], 10 * ROWS_BEFORE_SPARK) == ["0a"]
+    assert run.run_slices(named, [], LARGE) == []
+    assert spark.jobs == 0
+
+
+def test_large_work_starts_spark_once_it_has_read_as_much_as_starting_takes(spark: Spark, tmp_path: Path) -> None:
+    run = context(tmp_path)
+    jobs = [run.run_slices(named, PARTS, ROWS_BEFORE_SPARK // 2) and spark.jobs for _ in range(4)]
+    assert jobs == [0, 0, 1, 2]
+    # The session is there now.
+    run.run_slices(named, PARTS, LARGE)
+    run.run_slices(named, PARTS, ROWS_HERE)
+    assert spark.jobs == 3
+    context(tmp_path).run_slices(named, PARTS, ROWS_BEFORE_SPARK + 1)
+    assert spark.jobs == 4
+
+
+def test_a_session_that_is_there_is_used(spark: Spark, tmp_path: Path) -> None:
+    run = context(tmp_path, beside=A_SESSION)
+    run.run_slices(named, PARTS, ROWS_HERE)
+    assert spark.jobs == 0
+    run.run_slices(named, PARTS, LARGE)
+    assert spark.jobs == 1
+
+
+def test_one_core_is_no_reason_to_start_spark(spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEGATE_SPARK_MASTER", "local[1]")
+    context(tmp_path).run_slices(named, PARTS, 10 * ROWS_BEFORE_SPARK)
+    assert spark.jobs == 0
+
+
+def test_all_slices_are_tasks_on_a_cluster_or_where_it_is_asked_for(
+    spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context(tmp_path, here=False).run_slices(named, PARTS[:1], 1)
+    assert spark.jobs == 1
+    monkeypatch.setenv("TIDEGATE_SPARK_MASTER", "spark://host:7077")
+    context(tmp_path).run_slices(named, PARTS[:1], 1)
+    assert spark.jobs == 2
+    context(tmp_path, here=True).run_slices(named, PARTS, 10 * ROWS_BEFORE_SPARK)
+    assert spark.jobs == 2
