@@ -47,10 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     on_miss = f" ON MISS {args.on_miss.upper()}" if args.on_miss else ""
     with tempfile.TemporaryDirectory(prefix="tidegate-groups-") as name:
         folder = Path(name)
-        land(folder, args.groups * 5 // 4, ["parquet"], args.groups)
-        for file in (folder / "parquet" / "queries").iterdir():
-            file.unlink()
-        (folder / "parquet" / "queries" / "by_customer.sql").write_text(QUERY.format(on_miss=on_miss))
+        queries = {"by_customer": QUERY.format(on_miss=on_miss)}
+        land(folder, args.groups * 5 // 4, ["parquet"], args.groups, queries=queries)
         pipeline = load_pipeline(folder / "parquet")
         print("| groups | stage | CPU s | peak MiB, all processes | bytes to the driver |\n|---|---|---|---|---|")
         with (

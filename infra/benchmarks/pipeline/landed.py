@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -86,13 +86,23 @@ ID = {"orders": "order_id", "payments": "payment_id"}
 ARRIVAL = {"orders": "received_at", "payments": "seen_at"}
 
 
-def land(folder: Path, tuples: int, formats: Sequence[str] = FORMATS, customers: int = 25_000, hours: int = 2) -> None:
-    """Write the same tuples in each format, so many an hour: four in five are orders, the rest payments of them."""
+def land(
+    folder: Path,
+    tuples: int,
+    formats: Sequence[str] = FORMATS,
+    customers: int = 25_000,
+    hours: int = 2,
+    queries: Mapping[str, str] = _QUERIES,
+) -> None:
+    """Write the same tuples in each format, so many an hour: four in five are orders, the rest payments of them.
+
+    ``queries``: name → text.
+    """
     for kind in formats:
         place = folder / kind
         (place / "queries").mkdir(parents=True)
         (place / "pipeline.yml").write_text(_PIPELINE.format(format=kind, rate=max(tuples // 3600, 1)))
-        for name, text in _QUERIES.items():
+        for name, text in queries.items():
             (place / "queries" / f"{name}.sql").write_text(text)
         for stream in COLUMNS:
             (place / stream).mkdir()

@@ -53,11 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     args = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="tidegate-scans-") as name:
         home = Path(name) / "parquet"
-        land(Path(name), args.tuples, ["parquet"])
-        for file in (home / "queries").iterdir():
-            file.unlink()
-        for number, text in enumerate(QUERIES):
-            (home / "queries" / f"q{number}.sql").write_text(f"{text}\n")
+        queries = {f"q{number}": f"{text}\n" for number, text in enumerate(QUERIES)}
+        land(Path(name), args.tuples, ["parquet"], queries=queries)
         reading = Reading()
         scan._batches = reading.batches
         print("| stage | CPU s | of these reading | share |\n|---|---|---|---|")

@@ -14,34 +14,41 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 from infra.benchmarks.pipeline.landed import ARRIVAL, COLUMNS, HOUR, ID, START, deliver
+
+if TYPE_CHECKING:
+    from tidegate.engine.context import RunContext
 
 Step = tuple[str, int]
 STAGES = ("ingest", "join_aggregate", "top_k", "sample_history", "calibrate", "check_quality")
 
 
-def tidegate(
-    folder: Path, kind: str, hour: int, stages: Sequence[str], here: bool | None = None, name: str = "tidegate"
-) -> Iterator[Step]:
+def tidegate(folder: Path, kind: str, hour: int, stages: Sequence[str], here: bool | None = None) -> Iterator[Step]:
     """Stages, as ``tidegate run`` runs them, all hours in one run; ``here``: where slices run."""
-    from tidegate.declarations import load_pipeline
-    from tidegate.engine.context import RunContext
     from tidegate.stages.run import run as run_stages
     from tidegate.store.intervals import intervals_between
 
-    if name not in _RUNS:
-        pipeline, root = load_pipeline(folder / kind), folder / f"{name}-{kind}"
-        _RUNS[name] = RunContext(pipeline, root, output=io.StringIO(), here=here).__enter__()
-        atexit.register(_RUNS[name].__exit__)
-    context = _RUNS[name]
+    context = _run(folder, kind, here)
     start = START + hour * HOUR
     intervals = intervals_between(context.pipeline, start, start + HOUR)
     for stage in stages:
         run_stages(context, intervals, [stage])
         yield stage, sum(context.warehouse.rows(f"events_{stream}", intervals[0].label) for stream in COLUMNS)
+
+
+@functools.cache
+def _run(folder: Path, kind: str, here: bool | None) -> RunContext:
+    """The run of this process; its Spark, if it starts one, ends with the process."""
+    from tidegate.declarations import load_pipeline
+    from tidegate.engine.context import RunContext
+
+    root = folder / f"tidegate-{here}-{kind}"
+    context = RunContext(load_pipeline(folder / kind), root, output=io.StringIO(), here=here)
+    atexit.register(context.release_spark)
+    return context.__enter__()
 
 
 def duckdb(folder: Path, kind: str, hour: int, _: Sequence[str]) -> Iterator[Step]:
@@ -147,13 +154,12 @@ def flink(folder: Path, kind: str, hour: int, _: Sequence[str]) -> Iterator[Step
     yield "three queries", lines
 
 
-_RUNS: dict[str, Any] = {}
 _CHILDREN: dict[str, subprocess.Popen[str]] = {}
 
 WAYS: dict[str, Callable[[Path, str, int, Sequence[str]], Iterator[Step]]] = {
     "tidegate": tidegate,
-    "tidegate_here": functools.partial(tidegate, here=True, name="tidegate_here"),
-    "tidegate_tasks": functools.partial(tidegate, here=False, name="tidegate_tasks"),
+    "tidegate_here": functools.partial(tidegate, here=True),
+    "tidegate_tasks": functools.partial(tidegate, here=False),
     "duckdb": duckdb,
     "polars": polars,
     "spark": spark,

@@ -43,11 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     args = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="tidegate-cuts-") as name:
         folder = Path(name)
-        land(folder, args.tuples, ["parquet"])
-        for file in (folder / "parquet" / "queries").iterdir():
-            file.unlink()
-        for minutes in args.minutes:
-            (folder / "parquet" / "queries" / f"paid_{minutes}.sql").write_text(QUERY.format(n=minutes))
+        queries = {f"paid_{minutes}": QUERY.format(n=minutes) for minutes in args.minutes}
+        land(folder, args.tuples, ["parquet"], queries=queries)
         pipeline = load_pipeline(folder / "parquet")
         ends_us = ticks_between(*(round((START + n * HOUR).timestamp()) * 1_000_000 for n in (1, 2)), 60_000_000)
         print("| range | asked | whole, CPU s | halves by time | gain on 2 | halves by keys | gain on 2 |")

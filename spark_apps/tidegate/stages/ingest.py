@@ -181,8 +181,8 @@ def _packed_run(context: RunContext, items: Sequence[tuple[Interval, Sorted]], f
             gathered = 0
         slices[-1].append(item)
         gathered += min(rows, _FILE_ROWS)
-    rows = sum(sum(good.values()) for good in found.good.values())
-    done = context.run_slices(write_sorted, [tuple(own) for own in slices], rows)
+    tuples = sum(good.total() for good in found.good.values())
+    done = context.run_slices(write_sorted, [tuple(own) for own in slices], tuples)
     return [one for part in done for one in part]
 
 
@@ -216,8 +216,8 @@ def _write_quarantine(
         )
     busy = [s for s in slices if s.parts or s.again or s.files]
     rows, by_file = Counter[int](), Counter[tuple[str, int]]()
-    read = sum(part.rows for s in busy for part in (*s.parts, *s.tuples))
-    for one in context.run_slices(write_refusals, busy, read):
+    records = sum(part.rows for s in busy for part in (*s.parts, *s.tuples))
+    for one in context.run_slices(write_refusals, busy, records):
         rows += one[0]
         by_file += one[1]
     nothing = context.warehouse.schema("quarantine").empty_table()
