@@ -11,6 +11,7 @@ from datetime import datetime
 
 from tidegate.declarations import load_pipeline
 from tidegate.engine.context import RunContext
+from tidegate.engine.session import cluster_cores
 from tidegate.queries import slices
 from tidegate.stages import calibrate, ingest, resample_history, sample_history
 from tidegate.stages.launcher import guarded
@@ -30,6 +31,7 @@ def main(pipeline: str, warehouse: str, start: str, end: str) -> None:
     declared = load_pipeline(pipeline)
     with RunContext(declared, place(warehouse)) as context:
         run(context, intervals_between(declared, datetime.fromisoformat(start), datetime.fromisoformat(end)), STAGES)
+        context.progress(f"{cluster_cores(context.spark)} cores")
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def test_every_stage_runs_on_a_spark_connect_server(shop, tmp_path: Path) -> Non
     environment |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     with running(command, tmp_path / "server.log", port, tmp_path / "server", **environment):
         process = driver(pipeline.folder, tmp_path / "wh", tmp_path, TIDEGATE_SPARK_MASTER=f"sc://127.0.0.1:{port}")
-        finish(process, tmp_path)
+        assert finish(process, tmp_path).endswith(": 2 cores\n")
         # A stage alone, as spark-submit starts it: what a task is given must not be of its `__main__`.
         words = [calibrate.__file__, pipeline.folder, "--warehouse", tmp_path / "wh"]
         words += ["--from", "2026-01-05T10:00Z", "--to", "2026-01-05T11:00Z"]

@@ -81,6 +81,7 @@ def test_a_lost_executor_or_worker_is_not_noticed(shop, cluster, pipeline, bucke
     cluster.add()  # for those who come after
     said = finish(process, tmp_path)
     assert all(" shop: " in line for line in said.splitlines()), said
+    assert said.endswith(": 2 cores\n")
     assert rows_of(pipeline, bucket / "wh") == shop[1]
     # Executors find the driver, and run their own code.
     assert len(told) == 2 and all(f"spark://CoarseGrainedScheduler@{DRIVER}:" in command for command in told)

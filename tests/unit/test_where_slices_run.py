@@ -81,6 +81,28 @@ def test_one_core_is_no_reason_to_start_spark(spark: Spark, tmp_path: Path, monk
     assert spark.jobs == 0
 
 
+@pytest.mark.parametrize(
+    ("master", "cores", "rows", "most"),
+    [
+        ("local[3]", 0, 100 * ROWS_HERE, 3),
+        ("spark://host:7077", 3, 1, 6),
+        ("spark://host:7077", 3, 7 * ROWS_HERE, 7),
+        ("spark://host:7077", 3, 10**15, 10_000),
+        ("spark://host:7077", 0, 1, 10_000),
+    ],
+)
+def test_work_is_cut_for_the_cores_that_there_are(
+    spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, master: str, cores: int, rows: int, most: int
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setenv("TIDEGATE_SPARK_MASTER", master)
+    monkeypatch.setattr("tidegate.engine.session.cluster_cores", lambda session: asked.append(session) or cores)
+    run = context(tmp_path)
+    assert run.most_slices(0) >= 1 and asked == []
+    assert [run.most_slices(rows), run.most_slices(rows)] == [most, most]
+    assert asked == [] if master.startswith("local") else asked == [A_SESSION]
+
+
 def test_all_slices_are_tasks_on_a_cluster_or_where_it_is_asked_for(
     spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

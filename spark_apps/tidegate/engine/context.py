@@ -38,6 +38,8 @@ ROWS_HERE = 8_000_000
 they would hardly be done sooner, and take more processor time."""
 ROWS_BEFORE_SPARK = 100_000_000
 """Larger work runs in this process, too, until it has read so many rows: starting Spark takes about as long as that."""
+_SLICES_A_CORE = 2
+"""On a cluster: if one takes longer, or is lost, the other cores have something to do meanwhile."""
 _LARGEST_LOG_BYTES = 4 << 20
 
 
@@ -92,6 +94,7 @@ class RunContext:
     memory: dict[str, Any] = field(default_factory=dict, init=False)
     _spark: SparkSession | None = field(default=None, init=False)
     _large_rows: int = field(default=0, init=False)
+    _cluster_cores: int | None = field(default=None, init=False)
     _told_cold_start: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -133,10 +136,24 @@ class RunContext:
                 self._spark = start_session(self.pipeline, self.app)
         return self._spark
 
-    @property
-    def most_slices(self) -> int:
-        """Into how many slices a query's work is worth cutting: on one machine more than it has cores only cost."""
-        return min(self.pipeline.partitions, cores()) if on_this_machine() else self.pipeline.partitions
+    def most_slices(self, rows: int) -> int:
+        """Into how many slices work on so many rows is worth cutting; ``partitions`` at most.
+
+        Slices overlap in what they read. So on one machine there are no more of them than cores. On a cluster there are
+        two a core, by the cores that it has when it is first asked; more if each would read more than ``ROWS_HERE``, as
+        what a slice holds grows with that; and any number where Spark adds executors as there is work for them.
+        """
+        most = self.pipeline.partitions
+        if on_this_machine():
+            return min(most, cores())
+        if self.here or rows == 0:
+            return most  # nothing to ask Spark for
+        if self._cluster_cores is None:
+            from tidegate.engine.session import cluster_cores
+
+            self._cluster_cores = cluster_cores(self.spark)
+        worth = max(_SLICES_A_CORE * self._cluster_cores, rows // ROWS_HERE)
+        return min(most, worth) if self._cluster_cores else most
 
     def run_slices(self, work: Callable[[Slice], Result], parts: Sequence[Any], rows: int) -> list[Result]:
         """What ``work`` gives for each part, a slice each: by Spark's tasks, or by this process; it gives the same.

@@ -32,6 +32,7 @@ NOT_COMPILED: dict[str, bool | float | int | str | None] = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+_MOST_CORES = 100_000
 # spark-defaults.conf and log4j2.properties of one machine.
 SPARK_CONF = Path(__file__).parent / "spark_conf"
 
@@ -61,6 +62,25 @@ def start_session(pipeline: Pipeline, app: str) -> SparkSession:
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_not_py4j)
     return builder.config(map=NOT_COMPILED).getOrCreate()
+
+
+def cluster_cores(spark: SparkSession) -> int:
+    """How many tasks the executors that have registered run at a time; 0 where Spark adds executors as it needs them.
+
+    By what Spark Connect has, too: a range has as many parts as there are cores, or as ``spark.default.parallelism``
+    says. Cost: two small jobs, the first of which waits until there is an executor.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql.functions import spark_partition_id
+
+    try:
+        if spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true":
+            return 0
+    except PySparkException:
+        return 0  # a platform that does not tell
+    for _ in range(2):
+        cores = spark.range(_MOST_CORES).select(spark_partition_id()).distinct().count()
+    return cores
 
 
 def _own_jvm(pipeline: Pipeline) -> dict[str, bool | float | int | str | None]:

@@ -51,7 +51,7 @@ def partial(part: Slice) -> tuple[str, int]:
 
 def key_parts(asked: Question, count: int, most: int) -> int:
     """Into how many parts by keys a question of ``count`` windows is cut; 1 where cutting by time does as well."""
-    worth = slices_worth(asked, most)
+    worth = slices_worth(asked.rows(), most)
     by_time = len(cuts(asked, count, most))
     return worth if shared_key(asked.query) is not None and 2 * by_time <= worth else 1
 
@@ -67,7 +67,7 @@ def answered_by_keys(context: RunContext, stage: StageRun, questions: Sequence[t
             owners += [owner] * number
     if parts:
         folder.mkdir()
-    rows = sum(files.rows() for part in parts for files in part.asked.files.values())
+    rows = sum(part.asked.rows() for part in parts)
     given = [Given() for _ in questions]
     for owner, (path, peak) in zip(owners, context.run_slices(partial, parts, rows), strict=True):
         given[owner] = Given((*given[owner].files, path), given[owner].peak_state_bytes + peak)

@@ -51,6 +51,10 @@ class Question:
     waited_us: int = 0
     part: tuple[int, int] | None = None
 
+    def rows(self) -> int:
+        """How many rows the files have together."""
+        return sum(files.rows() for files in self.files.values())
+
 
 class Answering:
     """A question's answers, part by part: tables of whole windows, in the order in which they are emitted.

@@ -72,14 +72,14 @@ def cuts(asked: Question, count: int, most: int) -> list[tuple[int, int]]:
     early_us = schedule.emit_us - asked.waited_us
     reach_us = max(int((early_us - lower_us).max()) for lower_us in schedule.lower_us.values())
     span_us = int(schedule.emit_us[-1] - schedule.emit_us[0])
-    number = max(1, min(slices_worth(asked, most), count, span_us // max(reach_us, 1)))
+    number = max(1, min(slices_worth(asked.rows(), most), count, span_us // max(reach_us, 1)))
     bounds = [count * part // number for part in range(number + 1)]
     return list(zip(bounds[:-1], bounds[1:], strict=True))
 
 
-def slices_worth(asked: Question, most: int) -> int:
-    """How many slices a question's rows are worth: ``most`` at most."""
-    return max(1, min(most, sum(files.rows() for files in asked.files.values()) // ROWS_OF_A_SLICE))
+def slices_worth(rows: int, most: int) -> int:
+    """How many slices so many rows are worth: ``most`` at most."""
+    return max(1, min(most, rows // ROWS_OF_A_SLICE))
 
 
 def windows_by_rows(ends_us: Int64s, rows: int) -> list[Int64s]:

@@ -158,7 +158,7 @@ def _learn_queries(
     ]
     # Candidates of all slacks are answered from few cells: keys are cut where only the truth is asked for.
     numbers = [
-        key_parts(whole, len(whole.schedule), context.most_slices) if whole.query.error is None else 1
+        key_parts(whole, len(whole.schedule), context.most_slices(whole.rows())) if whole.query.error is None else 1
         for whole in wholes
     ]
     parts: list[Learning] = []
@@ -166,7 +166,8 @@ def _learn_queries(
     for whole, given in zip(wholes, by_keys, strict=True):
         query, table, ends_us = whole.query, staged[whole.query.id], final[whole.query.id]
         grid_s = slack_grid_s(pipeline) if query.error is not None else known_s
-        bounds = [(0, len(ends_us))] if given.files else cuts(whole, len(ends_us), context.most_slices)
+        most = context.most_slices(whole.rows())
+        bounds = [(0, len(ends_us))] if given.files else cuts(whole, len(ends_us), most)
         for number, (first, last) in enumerate(bounds):
             own = ends_us[first:last]
             true = whole
@@ -178,7 +179,7 @@ def _learn_queries(
             truth = warehouse.schema(table.table)
             learning = Learning(pipeline, true, asked, narrowed, own, grid_s, where, truth, schema, given.files)
             parts.append(learning)
-    rows = sum(files.rows() for part in parts for files in part.true.files.values())
+    rows = sum(part.true.rows() for part in parts)
     done = context.run_slices(learnt, parts, rows)
     for query in pipeline.queries:
         counts = [found.rows for found, part in zip(done, parts, strict=True) if part.true.query.id == query.id]

@@ -146,7 +146,7 @@ def _to_measure(context: RunContext, query: Query, ends_us: Int64s, slack_us: In
         return []
     shares = _shares(context.pipeline, query)
     whole = over_shares(context, query, ends_us, slack_us, shares)
-    bounds = cuts(whole.asked, len(ends_us), context.most_slices)
+    bounds = cuts(whole.asked, len(ends_us), context.most_slices(whole.asked.rows()))
     if len(bounds) == 1:
         return [whole]
     return [over_shares(context, query, ends_us[a:b], slack_us[a:b], shares) for a, b in bounds]

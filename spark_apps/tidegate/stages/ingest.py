@@ -106,8 +106,10 @@ def _take(
 def _again(context: RunContext, taken: Taken, found: account.Found, intervals: Sequence[Interval]) -> dict[str, Rows]:
     """Stream → the rows of its parts that bear an id of an accepted tuple that arrived in the last ``max_late``."""
     pipeline = context.pipeline
+    every = sum(part.rows for part in taken.tuples)
+    most = context.most_slices(every)
     # Half of the budget for all slices at work at once; Python, Spark and what they read have the rest.
-    at_once = max(pipeline.process_budget_bytes // 2 // (_HASH_BYTES * context.most_slices), _HASHES_WORTH)
+    at_once = max(pipeline.process_budget_bytes // 2 // (_HASH_BYTES * most), _HASHES_WORTH)
     slices: list[Again] = []
     owners: list[str] = []
     for stream in pipeline.streams:
@@ -115,12 +117,12 @@ def _again(context: RunContext, taken: Taken, found: account.Found, intervals: S
         past = remembered(context.warehouse, stream, intervals[0].start_us) if parts else ()
         again = Again(parts, found.broken, past, pipeline.interval_s * 1_000_000, memory_us(pipeline, stream))
         rows = sum(part.rows for part in parts)
-        ranges = max(-(-rows // at_once), min(rows // _HASHES_WORTH, context.most_slices), 1 if parts else 0)
+        ranges = max(-(-rows // at_once), min(rows // _HASHES_WORTH, most), 1 if parts else 0)
         cuts = [2**64 * i // ranges for i in range(ranges + 1)] if ranges else []
         slices += [replace(again, first=a, last=b - 1) for a, b in zip(cuts, cuts[1:], strict=False)]
         owners += [stream.name] * ranges
     met: dict[str, dict[str, list[int]]] = {stream.name: defaultdict(list) for stream in pipeline.streams}
-    done = context.run_slices(find_again, slices, sum(part.rows for part in taken.tuples))
+    done = context.run_slices(find_again, slices, every)
     for owner, one in zip(owners, done, strict=True):
         for path, own in one.items():
             met[owner][path] += own.tolist()
