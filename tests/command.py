@@ -10,16 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Pipeline
 from tidegate.engine.context import RunContext
 from tidegate.stages.run import run
 from tidegate.store.intervals import intervals_between
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT_S = 900
@@ -53,16 +49,15 @@ def run_pipeline(
 
 
 def run_stages(
-    spark: SparkSession,
     pipeline: Pipeline | Path,
     warehouse: Path,
     start: datetime,
     end: datetime,
     stages: Sequence[str],
 ) -> str:
-    """What ``tidegate run`` does, in the JVM of this test run; what it said while it worked."""
+    """What ``tidegate run`` does, in this process; what it said while it worked."""
     declared = load_pipeline(pipeline) if isinstance(pipeline, Path) else pipeline
     said = io.StringIO()
-    with RunContext(declared, warehouse, output=said, beside=spark) as context:
+    with RunContext(declared, warehouse, output=said) as context:
         run(context, intervals_between(declared, start, end), stages)
     return said.getvalue()

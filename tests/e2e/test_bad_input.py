@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from infra.oracle.answers import Row, read_rows
-from pyspark.sql import SparkSession
 from tests.command import run_stages
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
@@ -170,10 +169,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def said(spark: SparkSession, folder: Path, root: Path) -> str:
+def said(folder: Path, root: Path) -> str:
     """All four hours in one run, which goes on in spite of everything; what it said."""
     stages = ("ingest", "join_aggregate", "top_k", "calibrate")
-    return run_stages(spark, folder, root, HOURS[0], HOURS[-1] + timedelta(hours=1), stages)
+    return run_stages(folder, root, HOURS[0], HOURS[-1] + timedelta(hours=1), stages)
 
 
 @pytest.fixture(scope="module")
@@ -278,21 +277,19 @@ def test_forged_clocks_do_not_move_the_slack(warehouse: Path) -> None:
     assert len(slacks) == len(HOURS) and max(slacks) <= 60
 
 
-def test_a_file_that_grew_is_noticed_and_read_again_on_demand(
-    spark: SparkSession, folder: Path, root: Path, said: str
-) -> None:
+def test_a_file_that_grew_is_noticed_and_read_again_on_demand(folder: Path, root: Path, said: str) -> None:
     file = folder / "feed" / "jsonls" / "2024-03-01T11.jsonl"
     with open(file, "ab") as grown:
         grown.write(json_line(row(40, 1)).encode() + b"\n")
     write_parquet(folder / "feed" / "parquets" / "2024-03-01T14.parquet", [row(1, 3, seen="2024-03-01T14:01:00Z")])
     # The next hour tells of it …
     next_hour = HOURS[-1] + timedelta(hours=1)
-    noticed = run_stages(spark, folder, root, next_hour, next_hour + timedelta(hours=1), ["ingest"])
+    noticed = run_stages(folder, root, next_hour, next_hour + timedelta(hours=1), ["ingest"])
     assert "2024-03-01T11.jsonl has changed since interval 2024-03-01T11 was ingested" in noticed
     warehouse = root / "trouble"
     changed = [Path(r["path"]).name for r in read_rows(warehouse, "source_files") if r["status"] == "changed"]
     assert changed == ["2024-03-01T11.jsonl"]
     assert "r1-40" not in accepted(warehouse, "jsonls")
     # … and running the hour again reads what was added, and nothing twice.
-    run_stages(spark, folder, root, HOURS[1], HOURS[2], ["ingest"])
+    run_stages(folder, root, HOURS[1], HOURS[2], ["ingest"])
     assert accepted(warehouse, "jsonls") == ["r0-15", "r0-16", "r0-17", "r1-30", "r1-32", "r1-40"]

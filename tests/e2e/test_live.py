@@ -21,7 +21,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 from tests.command import run_stages, tidegate
 
 from tidegate.declarations import load_pipeline
@@ -145,13 +144,13 @@ def of_minute(minute: datetime) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def by_intervals(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def by_intervals(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The warehouse of a run by intervals over everything that landed."""
     folder = declare(tmp_path_factory.mktemp("pipelines") / "city")
     for path in FILES:
         land(folder / "feed", path)
     root = tmp_path_factory.mktemp("by-intervals")
-    run_stages(spark, folder, root, START, END, STAGES)
+    run_stages(folder, root, START, END, STAGES)
     return root
 
 
@@ -182,14 +181,14 @@ def answers(pipeline: Pipeline, root: Path, query: str, start: datetime) -> list
 
 
 def test_answers_come_as_files_land_and_are_those_of_a_run(
-    spark: SparkSession, by_intervals: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    by_intervals: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, root = declare(tmp_path / "city"), tmp_path / "warehouse"
     pipeline = load_pipeline(folder)
     expected = {(q, start): answers(pipeline, by_intervals, q, start) for q in QUERIES for start in INTERVALS}
     assert all(expected.values())
     chance = random.Random(3)
-    with RunContext(pipeline, root, beside=spark) as context:
+    with RunContext(pipeline, root) as context:
         first = interval_at(pipeline, START)
         with Live(context, first, to_us(END), STAGES, every_s=0.2) as live:
             for minute in MINUTES:
@@ -307,11 +306,11 @@ def test_kill_in_the_middle_of_steps_then_go_on(by_intervals: Path, tmp_path: Pa
 
 
 def test_a_file_that_grows_while_it_is_read_is_refused_and_nothing_is_lost(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     folder, root = declare(tmp_path / "city"), tmp_path / "warehouse"
     pipeline, first = load_pipeline(folder), interval_at(load_pipeline(folder), START)
-    with RunContext(pipeline, root, beside=spark) as context:
+    with RunContext(pipeline, root) as context:
         for path in of_minute(START):
             land(folder / "feed", path)
         with monkeypatch.context() as patched:

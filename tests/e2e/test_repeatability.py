@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 from tests.command import run_stages
 from tests.e2e.flights import FLIGHTS, NIGHT_END, NIGHT_START, declared, land
 from tests.live_files import contents
@@ -54,39 +53,35 @@ def test_the_range_has_rows_to_compare(pipeline: Pipeline, night: Path) -> None:
     assert len({label for _, label in found}) == (NIGHT_END - NIGHT_START) / HOUR
 
 
-def test_one_go_equals_several_runs_and_again(
-    spark: SparkSession, pipeline: Pipeline, night: Path, tmp_path: Path
-) -> None:
+def test_one_go_equals_several_runs_and_again(pipeline: Pipeline, night: Path, tmp_path: Path) -> None:
     start = NIGHT_START
     for hours in CUTS:
-        run_stages(spark, pipeline, tmp_path, start, start + hours * HOUR, COMPUTING)
+        run_stages(pipeline, tmp_path, start, start + hours * HOUR, COMPUTING)
         start += hours * HOUR
     assert start == NIGHT_END
     assert_same(pipeline, night, tmp_path)
     # Old intervals again, the last hours of the day: they replace exactly their own partitions.
-    run_stages(spark, pipeline, tmp_path, NIGHT_START + 8 * HOUR, NIGHT_START + 10 * HOUR, COMPUTING)
+    run_stages(pipeline, tmp_path, NIGHT_START + 8 * HOUR, NIGHT_START + 10 * HOUR, COMPUTING)
     assert_same(pipeline, night, tmp_path)
 
 
 def test_passes_beside_each_other_give_the_rows_of_one(
-    spark: SparkSession, pipeline: Pipeline, night: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pipeline: Pipeline, night: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidegate.stages.run._INTERVALS_AT_ONCE", 4)
-    run_stages(spark, pipeline, tmp_path, NIGHT_START, NIGHT_END, COMPUTING)
+    run_stages(pipeline, tmp_path, NIGHT_START, NIGHT_END, COMPUTING)
     assert_same(pipeline, night, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_two_days_in_one_go_equal_two_days_hour_by_hour(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_two_days_in_one_go_equal_two_days_hour_by_hour(tmp_path_factory: pytest.TempPathFactory) -> None:
     end = NIGHT_START + 48 * HOUR
     pipeline = declared(land(tmp_path_factory.mktemp("landing"), NIGHT_START, end))
     whole, hourly = tmp_path_factory.mktemp("whole"), tmp_path_factory.mktemp("hourly")
-    run_stages(spark, pipeline, whole, NIGHT_START, end, COMPUTING)
+    run_stages(pipeline, whole, NIGHT_START, end, COMPUTING)
     for hour in range(48):
-        run_stages(spark, pipeline, hourly, NIGHT_START + hour * HOUR, NIGHT_START + (hour + 1) * HOUR, COMPUTING)
+        run_stages(pipeline, hourly, NIGHT_START + hour * HOUR, NIGHT_START + (hour + 1) * HOUR, COMPUTING)
     assert_same(pipeline, whole, hourly)
 
 
@@ -124,7 +119,6 @@ TEN = [("transaction", CHANCE.randrange(1, 60)) for _ in range(5)] + [
     ids=["twice", "ten times"],
 )
 def test_killed_again_and_again_then_a_re_run(
-    spark: SparkSession,
     pipeline: Pipeline,
     landing: Path,
     night: Path,
@@ -143,7 +137,7 @@ def test_killed_again_and_again_then_a_re_run(
             with log.open("w") as out:
                 killed = subprocess.run(command, env=environment, stdout=out, stderr=out, start_new_session=True)
             assert killed.returncode == -signal.SIGKILL, log.read_text()[-3000:]
-        run_stages(spark, pipeline, tmp_path, NIGHT_START, NIGHT_END, COMPUTING)
+        run_stages(pipeline, tmp_path, NIGHT_START, NIGHT_END, COMPUTING)
     assert_same(pipeline, night, tmp_path)
     assert sum(seen) > 100, "the reader met complete partitions while runs were killed"
 

@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 from infra.oracle.answers import check_accuracy, check_answers, check_truth, read_rows
 from infra.oracle.history import check_history, check_samples
-from pyspark.sql import SparkSession
 from tests.command import run_stages
 
 from tidegate.cli import main
@@ -171,12 +170,10 @@ def counts(folder: Path) -> dict[str, int]:
 
 
 @pytest.fixture(scope="module")
-def warehouse(
-    spark: SparkSession, folder: Path, counts: dict[str, int], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def warehouse(folder: Path, counts: dict[str, int], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The pipeline's folder in the warehouse, after a run over half an hour."""
     root = tmp_path_factory.mktemp("warehouse")
-    run_stages(spark, folder, root, START, END, STAGES)
+    run_stages(folder, root, START, END, STAGES)
     return root / "exchange"
 
 

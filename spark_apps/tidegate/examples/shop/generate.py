@@ -25,6 +25,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -105,12 +106,18 @@ def stamp(instant: datetime) -> str:
     return instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+@lru_cache(16)
+def sent(seed: int, hour: datetime) -> list[Record]:
+    """The records of one hour's orders; kept, as the hours after it are asked for them, too."""
+    return list(records(seed, hour))
+
+
 def arrivals(seed: int, hour: datetime) -> list[Record]:
     """The records that reach the shop in one hour, in order of arrival."""
     found: list[Record] = []
     placed = max(OPENED, hour - LONGEST_DELAY - HOUR)
     while placed <= hour:
-        found += [record for record in records(seed, placed) if hour <= record[0] < hour + HOUR]
+        found += [record for record in sent(seed, placed) if hour <= record[0] < hour + HOUR]
         placed += HOUR
     return sorted(found, key=lambda record: record[:2])
 

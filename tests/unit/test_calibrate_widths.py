@@ -20,8 +20,6 @@ from tidegate.operators.schedule import ticks_between
 from tidegate.stages.calibrate_widths import learn_widths
 from tidegate.store.intervals import Interval, intervals_between
 
-pytestmark = pytest.mark.spark
-
 START, END = datetime(2024, 3, 1, tzinfo=UTC), datetime(2024, 3, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 K = 10 * MINUTE
@@ -115,11 +113,11 @@ def calibrate(context: RunContext, intervals: Sequence[Interval]) -> None:
 
 
 @pytest.fixture(scope="module")
-def run(spark: Any, pipeline: Pipeline, tuples: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def run(pipeline: Pipeline, tuples: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Writes the tables in passes over so many intervals each."""
 
     def in_passes(*lengths: int) -> RunContext:
-        context = RunContext(pipeline, tmp_path_factory.mktemp("warehouse"), output=io.StringIO(), beside=spark)
+        context = RunContext(pipeline, tmp_path_factory.mktemp("warehouse"), output=io.StringIO())
         context.warehouse.folder.mkdir(parents=True, exist_ok=True)
         intervals = intervals_between(pipeline, START, END)
         assert sum(lengths) == len(intervals)
