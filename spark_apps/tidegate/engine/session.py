@@ -32,6 +32,7 @@ NOT_COMPILED: dict[str, bool | float | int | str | None] = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+# More than a cluster has.
 _MOST_CORES = 100_000
 # spark-defaults.conf and log4j2.properties of one machine.
 SPARK_CONF = Path(__file__).parent / "spark_conf"
