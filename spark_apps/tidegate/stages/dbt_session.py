@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tidegate.engine.context import on_this_machine, spark_master
 from tidegate.engine.jvm_scratch import jvm_scratch
 from tidegate.engine.session import JAVA_OPTIONS, NOT_COMPILED
 from tidegate.stages.dbt_statements import SourceTable, Statements, quoted
@@ -83,7 +84,8 @@ def start_spark(home: Path) -> SparkSession:
 
     spark = SparkSession.builder.config(
         map={
-            "spark.master": os.environ.get("TIDEGATE_SPARK_MASTER", "local[2]"),
+            # Wherever slices run: the files that it reads and writes are this machine's.
+            "spark.master": spark_master() if on_this_machine() else "local[2]",
             "spark.app.name": "tidegate-dbt",
             "spark.driver.memory": "1g",
             "spark.driver.host": "localhost",
