@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import pyarrow as pa
@@ -94,7 +95,6 @@ class RunContext:
     memory: dict[str, Any] = field(default_factory=dict, init=False)
     _spark: SparkSession | None = field(default=None, init=False)
     _large_rows: int = field(default=0, init=False)
-    _cluster_cores: int | None = field(default=None, init=False)
     _told_cold_start: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -148,12 +148,15 @@ class RunContext:
             return min(most, cores())
         if self.here or rows == 0:
             return most  # nothing to ask Spark for
-        if self._cluster_cores is None:
-            from tidegate.engine.session import cluster_cores
+        if self._cluster_cores == 0:
+            return most
+        return min(most, max(_SLICES_A_CORE * self._cluster_cores, rows // ROWS_HERE))
 
-            self._cluster_cores = cluster_cores(self.spark)
-        worth = max(_SLICES_A_CORE * self._cluster_cores, rows // ROWS_HERE)
-        return min(most, worth) if self._cluster_cores else most
+    @cached_property
+    def _cluster_cores(self) -> int:
+        from tidegate.engine.session import cluster_cores
+
+        return cluster_cores(self.spark)
 
     def run_slices(self, work: Callable[[Slice], Result], parts: Sequence[Any], rows: int) -> list[Result]:
         """What ``work`` gives for each part, a slice each: by Spark's tasks, or by this process; it gives the same.

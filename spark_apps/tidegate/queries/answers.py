@@ -114,14 +114,13 @@ def write_answers(context: RunContext, stage: StageRun, asked: Sequence[Query], 
         whole = question(context, query, windows.schedule, windows.coverage)
         schema = warehouse.schema(f"answers_{query.id}")
         wholes.append(Answers(whole, windows.as_arrow(pipeline), {}, schema, sort_columns(query)))
-    mosts = [context.most_slices(own.asked.rows()) for own in wholes]
-    numbers = [key_parts(own.asked, len(own.asked.schedule), most) for own, most in zip(wholes, mosts, strict=True)]
+    numbers = [key_parts(own.asked, len(own.asked.schedule), context.most_slices(own.asked.rows())) for own in wholes]
     by_keys = answered_by_keys(context, stage, [(own.asked, n) for own, n in zip(wholes, numbers, strict=True)])
     parts: list[Answers] = []
     owners: list[str] = []
     held: dict[str, int] = {}
     rows = 0
-    for every, given, most in zip(wholes, by_keys, mosts, strict=True):
+    for every, given in zip(wholes, by_keys, strict=True):
         query, about, whole = every.asked.query, every.about, every.asked
         table, count = staged[query.id], len(whole.schedule)
         if given.files:
@@ -130,7 +129,7 @@ def write_answers(context: RunContext, stage: StageRun, asked: Sequence[Query], 
             owners.append(query.id)
             held[query.id] = given.peak_state_bytes
             continue
-        for number, (first, last) in enumerate(cuts(whole, count, most)):
+        for number, (first, last) in enumerate(cuts(whole, count, context.most_slices(whole.rows()))):
             where = table.files(number, about.column("interval").slice(first, last - first).to_pylist())
             part = every.windows(first, last, where)
             if last - first < count:

@@ -166,8 +166,7 @@ def _learn_queries(
     for whole, given in zip(wholes, by_keys, strict=True):
         query, table, ends_us = whole.query, staged[whole.query.id], final[whole.query.id]
         grid_s = slack_grid_s(pipeline) if query.error is not None else known_s
-        most = context.most_slices(whole.rows())
-        bounds = [(0, len(ends_us))] if given.files else cuts(whole, len(ends_us), most)
+        bounds = [(0, len(ends_us))] if given.files else cuts(whole, len(ends_us), context.most_slices(whole.rows()))
         for number, (first, last) in enumerate(bounds):
             own = ends_us[first:last]
             true = whole
@@ -455,7 +454,7 @@ def _put_slots(
             regular = warehouse.files(table, [interval.label])
             parts.append(Slots(asked, regular, every_us, file, warehouse.schema(table)))
             owners.append((query.id, interval.label))
-            rows += sum(files.rows() for files in asked.files.values()) if asked else 0
+            rows += asked.rows() if asked else 0
     counts = context.run_slices(with_slots, parts, rows)
     for query_id, truth in staged.items():
         truth.settle([{label: n} for (owner, label), n in zip(owners, counts, strict=True) if owner == query_id])

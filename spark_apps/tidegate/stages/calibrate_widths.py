@@ -62,7 +62,7 @@ def learn_widths(
     for query in promised:
         sampled = sampled_windows(query, ends_us[query.id])
         parts += _to_measure(context, query, ends_us[query.id][sampled], slack_us[query.id][sampled])
-    rows_read = sum(files.rows() for part in parts for files in part.asked.files.values())
+    rows_read = sum(part.asked.rows() for part in parts)
     schema = warehouse.schema("width_errors").append(pa.field("interval", pa.string()))
     measured = context.run_slices(_measured, parts, rows_read)
     fresh = pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in measured)])
