@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.operators.schedule import Int64s
+
+Count = TypeVar("Count", int, Int64s)
 
 
 def int64s(column: pa.ChunkedArray | pa.Array) -> Int64s:
@@ -33,21 +37,40 @@ def received(batch: pa.RecordBatch | pa.Table, schema: pa.Schema, after_us: int)
     return table
 
 
+def is_text(kind: pa.DataType) -> bool:
+    """Whether values of the type are octets behind an offset."""
+    return bool(
+        pa.types.is_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_large_binary(kind)
+    )
+
+
+def layout_bytes(schema: pa.Schema, rows: Count, octets: Count) -> Count:
+    """Bytes of so many rows, whose strings have so many octets: values, offsets of strings, a validity bit per value.
+
+    Arrow's layout, but that bits are rounded up to bytes once, not in every column: so any rows take no more than all
+    that each of them takes by itself, which is what windows are planned by.
+
+    >>> schema = pa.schema([("x", pa.int64()), ("t", pa.string())])
+    >>> layout_bytes(schema, np.array([1, 8]), np.array([3, 24])).tolist()
+    [16, 122]
+    """
+    bits = len(schema)
+    for kind in schema.types:
+        if is_text(kind):
+            bits += 64 if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind) else 32
+        elif not pa.types.is_null(kind):
+            bits += kind.bit_width
+    return octets - (-rows * bits // 8)
+
+
 def held_bytes(table: pa.Table) -> int:
-    """Bytes that the rows take in Arrow's layout: values, 4-byte offsets of strings, one validity bit per value.
+    """Bytes that the rows take, by ``layout_bytes``.
 
     Counted from the contents, not from the buffers at hand, so that the figure depends on neither slicing nor batches.
     """
-    rows, total_bytes = table.num_rows, 0
-    for column in table.columns:
-        total_bytes += -(-rows // 8)
-        kind = column.type
-        if pa.types.is_null(kind):
-            continue
-        if pa.types.is_string(kind) or pa.types.is_binary(kind):
-            total_bytes += 4 * rows + int(pc.sum(pc.binary_length(column)).as_py() or 0)
-        elif pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
-            total_bytes += 8 * rows + int(pc.sum(pc.binary_length(column)).as_py() or 0)
-        else:
-            total_bytes += -(-rows * kind.bit_width // 8)
-    return total_bytes
+    texts = [column for column in table.columns if is_text(column.type)]
+    octets = sum(pc.sum(pc.binary_length(column)).as_py() or 0 for column in texts)
+    return int(layout_bytes(table.schema, table.num_rows, octets))

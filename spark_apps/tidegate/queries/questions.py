@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from tidegate.declarations.models import Aggregate, Query
 from tidegate.declarations.tables import ARROW_TYPES
 from tidegate.operators import join_aggregate, top_k
+from tidegate.operators.arrivals import layout_bytes
 from tidegate.operators.expressions import Failed
 from tidegate.operators.schedule import Schedule
 from tidegate.operators.tuple_bytes import Held
@@ -365,6 +366,6 @@ def held(query: Query, alias: str) -> Held:
     else:
         schema = aggregate_spec(query).side_schema([w.alias for w in query.windows].index(alias))
     texts = {field.name for field in schema if pa.types.is_string(field.type)}
-    fixed = -(-len(schema) // 8) + sum(4 if f.name in texts else -(-f.type.bit_width // 8) for f in schema)
+    fixed = int(layout_bytes(schema, 1, 0))
     values = tuple(sql for slot, sql, _ in computations(query, alias) if slot in texts)
     return Held(fixed, values, query.predicates.get(alias))

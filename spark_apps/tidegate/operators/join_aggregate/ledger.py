@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.operators.arrivals import is_text, layout_bytes
 from tidegate.operators.join_aggregate.chains import rank
 from tidegate.operators.join_aggregate.combinations import Combinations
 from tidegate.operators.join_aggregate.held import Held
@@ -19,7 +20,7 @@ from tidegate.operators.schedule import Int64s
 def bytes_held(spec: Spec, side: int, tuples: Tuples, books: Books, combinations: Combinations) -> int:
     """Bytes of some tuples of a side."""
     text = _TextLengths(spec, side, books, combinations)
-    return int(_bytes(held_schema(spec, side), np.array([len(tuples)]), np.array([text.total(tuples)]))[0])
+    return int(layout_bytes(held_schema(spec, side), len(tuples), text.total(tuples)))
 
 
 def bytes_by_window(
@@ -48,7 +49,7 @@ def bytes_by_window(
         left: for a part the first window that needs a tuple no longer, n or more for none, if that is known.
 
     Returns:
-        int64[n]: values in Arrow's layout, 4-byte offsets of strings, one validity bit per value.
+        int64[n], by ``layout_bytes``.
 
     **Cost**: O(young tuples + tuples in parts that begin to leave + windows); with strings O(tuples).
     """
@@ -78,14 +79,14 @@ def bytes_by_window(
             if text.any:
                 gone = np.bincount(leaves, text.each(part), windows)
                 letters -= gone[:windows].astype(np.int64)
-    return _bytes(held_schema(spec, side), np.cumsum(rows), np.cumsum(letters))
+    return layout_bytes(held_schema(spec, side), np.cumsum(rows), np.cumsum(letters))
 
 
 class _TextLengths:
     """Bytes of the strings that a tuple has."""
 
     def __init__(self, spec: Spec, side: int, books: Books, combinations: Combinations) -> None:
-        names = [field.name for field in held_schema(spec, side) if _is_text(field.type)]
+        names = [field.name for field in held_schema(spec, side) if is_text(field.type)]
         self.any = bool(names)
         self._combinations = combinations
         self._lengths = {
@@ -107,24 +108,3 @@ class _TextLengths:
 
     def total(self, part: Tuples) -> int:
         return int(self.each(part).sum()) if self.any else 0
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_large_binary(kind)
-    )
-
-
-def _bytes(schema: pa.Schema, rows: Int64s, letters: Int64s) -> Int64s:
-    total = letters.copy()
-    for field in schema:
-        total += -(-rows // 8)
-        if _is_text(field.type):
-            large = pa.types.is_large_string(field.type) or pa.types.is_large_binary(field.type)
-            total += rows * (8 if large else 4)
-        elif not pa.types.is_null(field.type):
-            total += -(-rows * field.type.bit_width // 8)
-    return total

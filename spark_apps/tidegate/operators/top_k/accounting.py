@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.operators.arrivals import held_bytes, int64s
+from tidegate.operators.arrivals import held_bytes, int64s, is_text, layout_bytes
 from tidegate.operators.schedule import Int64s
 
 __all__ = ["held_bytes", "peak_bytes"]
@@ -23,7 +23,7 @@ def peak_bytes(table: pa.Table, comes: Int64s, goes: Int64s, windows: int) -> in
 
     >>> rows = pa.table({"x": [1, 2, 3], "t": ["a", "bb", ""]})
     >>> peak_bytes(rows, np.array([0, 1, 1]), np.array([1, 3, 2]), 2), held_bytes(rows.slice(1))
-    (28, 28)
+    (27, 27)
     """
     here = comes < goes
 
@@ -34,15 +34,7 @@ def peak_bytes(table: pa.Table, comes: Int64s, goes: Int64s, windows: int) -> in
         np.subtract.at(change, np.minimum(goes[here], windows), weight[here])
         return np.cumsum(change[:windows])
 
-    rows = at_windows(None)
-    total = np.zeros(windows, dtype=np.int64)
-    for column in table.columns:
-        kind = column.type
-        total += -(-rows // 8)
-        if pa.types.is_null(kind):
-            continue
-        if pa.types.is_string(kind) or pa.types.is_binary(kind):
-            total += 4 * rows + at_windows(int64s(pc.binary_length(column).fill_null(0).cast(pa.int64())))
-        else:
-            total += -(-rows * kind.bit_width // 8)
-    return int(total.max(initial=0))
+    texts = [column for column in table.columns if is_text(column.type)]
+    lengths = [pc.binary_length(column).fill_null(0).cast(pa.int64()) for column in texts]
+    octets = sum((at_windows(int64s(length)) for length in lengths), start=np.zeros(windows, dtype=np.int64))
+    return int(layout_bytes(table.schema, at_windows(None), octets).max(initial=0))
