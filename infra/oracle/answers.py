@@ -292,12 +292,17 @@ class Comparison:
 
 
 def compare(
-    subject: str, actual: Iterable[Row], expected: Iterable[Row], keys: Sequence[str], rtol: float = 1e-9
+    subject: str,
+    actual: Iterable[Row],
+    expected: Iterable[Row],
+    keys: Sequence[str],
+    rtol: float = 1e-9,
+    atol: float = 1e-12,
 ) -> Comparison:
     """Every expected row must be there once, equal in every expected column, and no other row.
 
     Rows are matched by ``keys``; rows with equal keys in order of their other columns. Floats may differ by ``rtol``
-    relatively. Nothing expected is a difference too: a check of nothing proves nothing.
+    relatively, or by ``atol``. Nothing expected is a difference too: a check of nothing proves nothing.
     """
     mine, theirs = rows_by_key(actual, keys), rows_by_key(expected, keys)
     ends = {row["window_end"] for row in (r for group in theirs.values() for r in group) if "window_end" in row}
@@ -318,7 +323,7 @@ def compare(
             result.differences += [
                 f"{where}: {name} is {show(our_row.get(name))}, expected {show(value)}"
                 for name, value in wanted_row.items()
-                if not same(our_row.get(name), value, rtol)
+                if not same(our_row.get(name), value, rtol, atol)
             ]
     return result
 
@@ -347,13 +352,13 @@ def order_value(value: Any) -> tuple:
     return (0, type(value).__name__, value if isinstance(value, str | datetime) else str(value))
 
 
-def same(actual: Any, expected: Any, rtol: float) -> bool:
-    """Whether two values are equal; floats within ``rtol``, maps entry by entry."""
+def same(actual: Any, expected: Any, rtol: float, atol: float = 1e-12) -> bool:
+    """Whether two values are equal; floats within ``rtol`` or ``atol``, maps entry by entry."""
     if isinstance(expected, dict):
         entries = dict(actual or ())
-        return entries.keys() == expected.keys() and all(same(entries[k], v, rtol) for k, v in expected.items())
+        return entries.keys() == expected.keys() and all(same(entries[k], v, rtol, atol) for k, v in expected.items())
     if isinstance(expected, float) and isinstance(actual, int | float):
-        return math.isclose(actual, expected, rel_tol=rtol, abs_tol=1e-12) or (
+        return math.isclose(actual, expected, rel_tol=rtol, abs_tol=atol) or (
             math.isnan(expected) and math.isnan(actual)
         )
     return bool(actual == expected)
@@ -433,7 +438,8 @@ def check_accuracy(pipeline: Pipeline, query: Query, folder: Path, start: dateti
                 "width_s": answered[tick].width_s,
             }
         )
-    return compare(f"accuracy of {query.id}", actual, expected, ["window_end"])
+    # Answers and truths that may differ by a part in 10^9 are at distances that differ by two.
+    return compare(f"accuracy of {query.id}", actual, expected, ["window_end"], atol=2e-9)
 
 
 def by_window(rows: Iterable[Row]) -> dict[datetime, list[Row]]:

@@ -22,6 +22,8 @@ from tests.strangers.reading import Reading, read_stream
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, Query, Stream
+from tidegate.operators.tuple_bytes import tuple_bytes
+from tidegate.queries import planner
 from tidegate.store.intervals import intervals_between
 from tidegate.store.warehouse import Warehouse
 
@@ -126,14 +128,15 @@ def enough_memory_is_level_a(world: World) -> Iterator[str]:
         ranges = [w.range_s for q in pipeline.queries for w in q.windows if w.stream == stream.name]
         if not ranges or not own:
             continue
-        # The estimate begins with what was declared, and may lag behind what is held.
-        size = max(max(row["tuple_bytes"] or 0, row["held_bytes"] / max(row["held_tuples"], 1)) for row in own)
+        # The estimate begins with what was declared, and may lag behind what has come.
+        events = Warehouse(world.whole, pipeline).read_arrow(f"events_{stream.name}")
+        weights = tuple_bytes(planner.held(pipeline, stream), events).tolist()
+        size = max([*weights, *(row["tuple_bytes"] or 0 for row in own)])
         ticks = math.ceil((max(ranges) + pipeline.horizon_s) / tick_s) + 2
         came = {row["tick"].timestamp(): row["tuples"] for row in own}
         # A tick's row counts what came before it: of the last tick's own no row tells.
         last = max(came)
-        arrived = [row["arrival_time"].timestamp() for row in read_rows(world.tables, f"events_{stream.name}")]
-        came[last + tick_s] = sum(at >= last for at in arrived)
+        came[last + tick_s] = sum(at.timestamp() >= last for at in events["arrival_time"].to_pylist())
         for tick, tuples in came.items():
             for later in range(ticks if tuples else 0):
                 needed[tick + later * tick_s] += tuples * size
