@@ -16,7 +16,9 @@ from tidegate.declarations.models import Pipeline, to_us
 from tidegate.declarations.tables import schema
 from tidegate.operators.schedule import Schedule
 from tidegate.operators.tuple_bytes import tuple_bytes
-from tidegate.queries.questions import Answering, Question, held
+from tidegate.queries.planner import held as held_by_all
+from tidegate.queries.questions import Answering, Question
+from tidegate.queries.questions import held as held_of
 from tidegate.queries.scan import EventFiles
 
 START = datetime(2013, 2, 8, tzinfo=UTC)
@@ -56,18 +58,20 @@ def in_file(rows: pa.Table, path: Path) -> EventFiles:
 @pytest.mark.parametrize("count", [1, 2, 9, TUPLES])
 def test_operators_hold_no_more_than_tuples_are_reckoned_to_weigh(pipeline, tmp_path, count):
     """However few they are: a budget that is full to the last byte is still kept."""
+    rows = {s.name: tuples(pipeline, s.name)[:count] for s in pipeline.streams}
+    files = {name: in_file(table, tmp_path / f"{name}.parquet") for name, table in rows.items()}
     end_us = to_us(START + timedelta(hours=2))
+    held = 0
     for query in pipeline.queries:
-        weighed, files = 0, {}
-        for stream in {window.stream for window in query.windows}:
-            rows = tuples(pipeline, stream)[:count]
-            files[stream] = in_file(rows, tmp_path / f"{query.id}-{stream}.parquet")
-        for window in query.windows:
-            weighed += int(tuple_bytes([held(query, window.alias)], tuples(pipeline, window.stream)[:count]).sum())
+        weighed = sum(int(tuple_bytes([held_of(query, w.alias)], rows[w.stream]).sum()) for w in query.windows)
         # One window that holds everything: whatever passes the predicates is in the operator's state at its answer.
-        ranges_us = {window.alias: 2 * 3_600_000_000 for window in query.windows}
+        ranges_us = {w.alias: 2 * 3_600_000_000 for w in query.windows}
         schedule = Schedule.from_ticks(np.array([end_us]), 0, ranges_us)
         answering = Answering(Question(query, schedule, np.ones(1), files, 2 * 3_600_000_000))
         answering.table()
-        assert answering.peak_state_bytes > 0 or not weighed
+        assert (answering.peak_state_bytes > 0) == (weighed > 0)
+        assert weighed > 0 or count < TUPLES
         assert answering.peak_state_bytes <= weighed, query.id
+        held += answering.peak_state_bytes
+    # What a stream's tuples weigh for the plan is what all its queries hold of them.
+    assert held <= sum(int(tuple_bytes(held_by_all(pipeline, s), rows[s.name]).sum()) for s in pipeline.streams)

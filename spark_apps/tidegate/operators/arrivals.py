@@ -66,11 +66,18 @@ def layout_bytes(schema: pa.Schema, rows: Count, octets: Count) -> Count:
     return octets - (-rows * bits // 8)
 
 
+def octets(table: pa.Table) -> Int64s:
+    """int64[n]: octets of the strings of each row."""
+    total = np.zeros(table.num_rows, dtype=np.int64)
+    for column in table.columns:
+        if is_text(column.type):
+            total += int64s(pc.binary_length(column).fill_null(0).cast(pa.int64()))
+    return total
+
+
 def held_bytes(table: pa.Table) -> int:
     """Bytes that the rows take, by ``layout_bytes``.
 
     Counted from the contents, not from the buffers at hand, so that the figure depends on neither slicing nor batches.
     """
-    texts = [column for column in table.columns if is_text(column.type)]
-    octets = sum(pc.sum(pc.binary_length(column)).as_py() or 0 for column in texts)
-    return int(layout_bytes(table.schema, table.num_rows, octets))
+    return int(layout_bytes(table.schema, table.num_rows, octets(table).sum()))

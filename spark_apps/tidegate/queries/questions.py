@@ -366,6 +366,5 @@ def held(query: Query, alias: str) -> Held:
     else:
         schema = aggregate_spec(query).side_schema([w.alias for w in query.windows].index(alias))
     texts = {field.name for field in schema if pa.types.is_string(field.type)}
-    fixed = int(layout_bytes(schema, 1, 0))
     values = tuple(sql for slot, sql, _ in computations(query, alias) if slot in texts)
-    return Held(fixed, values, query.predicates.get(alias))
+    return Held(layout_bytes(schema, 1, 0), values, query.predicates.get(alias))

@@ -20,7 +20,7 @@ from tidegate.operators.schedule import Int64s
 def bytes_held(spec: Spec, side: int, tuples: Tuples, books: Books, combinations: Combinations) -> int:
     """Bytes of some tuples of a side."""
     text = _TextLengths(spec, side, books, combinations)
-    return int(layout_bytes(held_schema(spec, side), len(tuples), text.total(tuples)))
+    return layout_bytes(held_schema(spec, side), len(tuples), text.total(tuples))
 
 
 def bytes_by_window(

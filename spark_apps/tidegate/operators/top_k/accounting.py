@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tidegate.operators.arrivals import held_bytes, int64s, is_text, layout_bytes
+from tidegate.operators.arrivals import held_bytes, layout_bytes, octets
 from tidegate.operators.schedule import Int64s
 
 __all__ = ["held_bytes", "peak_bytes"]
@@ -27,14 +26,11 @@ def peak_bytes(table: pa.Table, comes: Int64s, goes: Int64s, windows: int) -> in
     """
     here = comes < goes
 
-    def at_windows(weight: Int64s | None) -> Int64s:
-        weight = np.ones(len(comes), dtype=np.int64) if weight is None else weight
+    def at_windows(weight: Int64s) -> Int64s:
         change = np.zeros(windows + 1, dtype=np.int64)
         np.add.at(change, np.minimum(comes[here], windows), weight[here])
         np.subtract.at(change, np.minimum(goes[here], windows), weight[here])
         return np.cumsum(change[:windows])
 
-    texts = [column for column in table.columns if is_text(column.type)]
-    lengths = [pc.binary_length(column).fill_null(0).cast(pa.int64()) for column in texts]
-    octets = sum((at_windows(int64s(length)) for length in lengths), start=np.zeros(windows, dtype=np.int64))
-    return int(layout_bytes(table.schema, at_windows(None), octets).max(initial=0))
+    rows = at_windows(np.ones(len(comes), dtype=np.int64))
+    return int(layout_bytes(table.schema, rows, at_windows(octets(table))).max(initial=0))
