@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from tidegate.declarations.interval_labels import label_start
 from tidegate.declarations.models import Pipeline, to_us
-from tidegate.declarations.tables import TIMESTAMP
+from tidegate.declarations.types import TIMESTAMP
 from tidegate.store import gathered
 
 # Tables with a row a tuple: of these a suite gets the columns that it names, and nothing is remembered.

@@ -25,7 +25,7 @@ def a_pipeline() -> Pipeline:
         columns=(Column(name="id", type="string"), Column(name="t", type="timestamp")),
         event_time="t",
         arrival_time="t",
-        id="id",
+        id=("id",),
         rate=1.0,
         max_early_s=0,
         max_late_s=3600,

@@ -31,7 +31,7 @@ from tidegate.declarations.models import (
     Window,
     to_us,
 )
-from tidegate.declarations.tables import ARROW_TYPES, TIMESTAMP
+from tidegate.declarations.types import TIMESTAMP, arrow_type
 from tidegate.engine.context import RunContext
 from tidegate.history.filled import fill_answers, render_filled
 from tidegate.history.questions import estimate, query_history, render
@@ -67,7 +67,7 @@ class Shape:
 
 def _value(kind: str, rng: np.random.Generator, extremes: bool) -> Any:
     if not extremes and kind in ("integer", "double"):
-        return ARROW_TYPES[kind].to_pandas_dtype()(rng.integers(0, 100)).item()  # type: ignore[index]
+        return arrow_type(kind).to_pandas_dtype()(rng.integers(0, 100)).item()  # type: ignore[index]
     match kind:
         case "string":
             return str(rng.choice(["ä", "b'c", "", "NULL"]))
@@ -115,7 +115,7 @@ def _tuples(shape: Shape, seed: int) -> pa.Table:
         values = [
             None if rng.random() < shape.nulls else _value(kind, rng, shape.extremes) for _ in range(shape.tuples)
         ]
-        columns[name] = pa.array(values, ARROW_TYPES[kind])
+        columns[name] = pa.array(values, arrow_type(kind))
     return pa.table(columns)
 
 
@@ -221,7 +221,7 @@ def _check_stream(context: RunContext, name: str, shape: Shape, entered: pa.Tabl
             context.pipeline, context.warehouse_root,
             f"SELECT {column}, COUNT(*) AS n FROM {name} WHERE event_id <> '' GROUP BY {column}", START, END,
         )  # fmt: skip
-        assert as_arrow.schema.field(column).type == ARROW_TYPES[kind]
+        assert as_arrow.schema.field(column).type == arrow_type(kind)
     for column in numeric:
         values = entered.column(column).drop_null()
         (row,) = ask(f"SELECT SUM({column}) AS s, MIN({column}) AS low, COUNT({column}) AS n FROM {name}")["rows"]

@@ -46,7 +46,7 @@ def stream(kind: str) -> Stream:
     columns = tuple(Column(name=n, type=t, nullable=n != "kind") for n, t in TYPES.items())
     rules = {"rate": 1.0, "max_early_s": 600, "max_late_s": 7200}
     return Stream(
-        name="s", format=kind, path="x", columns=columns, event_time="at", arrival_time="seen", id="id", **rules
+        name="s", format=kind, path="x", columns=columns, event_time="at", arrival_time="seen", id=("id",), **rules
     )
 
 

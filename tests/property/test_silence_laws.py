@@ -31,7 +31,7 @@ def _stream(name: str, rate: float, max_width_s: int | None = None) -> Stream:
         format="jsonl",
         path="x.jsonl",
         columns=(Column(name="id", type="string"), Column(name="at", type="timestamp")),
-        id="id",
+        id=("id",),
         event_time="at",
         arrival_time="at",
         rate=rate,

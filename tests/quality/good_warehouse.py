@@ -53,7 +53,7 @@ def _stream(name: str, missing_file: Any, history: bool) -> Stream:
         ),
         event_time="at",
         arrival_time="seen",
-        id="id",
+        id=("id",),
         rate=1 / 600,
         max_early_s=0,
         max_late_s=7200,

@@ -20,14 +20,14 @@ from sqlglot import exp
 from tidegate.declarations.expression_types import Typer, render
 from tidegate.declarations.functions import FUNCTIONS
 from tidegate.declarations.positions import Report, Source
-from tidegate.declarations.tables import ARROW_TYPES
+from tidegate.declarations.types import arrow_type
 from tidegate.operators.expressions import evaluate, pushed_down, truth
 
 KINDS = {
     "x": "double", "y": "double", "i": "integer", "j": "integer", "k": "string", "m": "string",
     "b": "boolean", "c": "boolean", "t": "timestamp", "u": "timestamp", "d": "date", "e": "date",
 }  # fmt: skip
-SCHEMA = pa.schema([(name, ARROW_TYPES[kind]) for name, kind in KINDS.items()])
+SCHEMA = pa.schema([(name, arrow_type(kind)) for name, kind in KINDS.items()])
 LEAST, MOST = -(2**63), 2**63 - 1
 VALUES: dict[str, list[Any]] = {
     "double": [0.0, -0.0, 1.5, -2.5, 0.045, 1234.5678, -1e300, 1e308, math.inf, -math.inf, math.nan, None],
@@ -224,7 +224,7 @@ def for_spark(node: exp.Expression) -> str:
 
 def plain(column: pa.ChunkedArray) -> list[Any]:
     """Values that can be compared: instants and dates as numbers, since Python's end before theirs."""
-    stored = {ARROW_TYPES["timestamp"]: pa.int64(), ARROW_TYPES["date"]: pa.int32()}
+    stored = {arrow_type("timestamp"): pa.int64(), arrow_type("date"): pa.int32()}
     return column.cast(stored.get(column.type, column.type)).to_pylist()
 
 

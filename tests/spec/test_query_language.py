@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.declarations.models import ColumnType, Query
+from tidegate.declarations.models import Query
 from tidegate.declarations.positions import Report, Source
 from tidegate.declarations.query_parser import parse_query
 from tidegate.declarations.scope import StreamSchema
+from tidegate.declarations.types import ColumnType
 
 FIXTURES = Path(__file__).parent / "query_language"
 TICK_US = 5 * 60 * 1_000_000

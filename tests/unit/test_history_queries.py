@@ -67,7 +67,7 @@ def test_columns_are_found_without_regard_to_letter_case() -> None:
 
 def stream() -> Stream:
     return Stream(
-        name="calls", format="csv", path="", id="i", event_time="t", arrival_time=None, rate=1,
+        name="calls", format="csv", path="", id=("i",), event_time="t", arrival_time=None, rate=1,
         max_early_s=0, max_late_s=0,
         columns=(Column(name="cost", type="double"), Column(name="kind", type="string")),
         history=History(leaf_s=60, capacity_tuples=10),

@@ -16,7 +16,7 @@ MINUTE = timedelta(minutes=1)
 
 def stream(name: str, path: str, **other: Any) -> Stream:
     columns = (Column(name="id", type="string"), Column(name="at", type="timestamp"))
-    given = {"event_time": "at", "arrival_time": None, "id": "id", "rate": 1.0, "max_early_s": 5, "max_late_s": 60}
+    given = {"event_time": "at", "arrival_time": None, "id": ("id",), "rate": 1.0, "max_early_s": 5, "max_late_s": 60}
     return Stream(name=name, format="jsonl", path=path, columns=columns, **given | other)
 
 

@@ -36,7 +36,7 @@ LABELS = [f"2013-02-08T{hour:02}" for hour in range(3)]
 @pytest.fixture
 def pipeline() -> Pipeline:
     stream = Stream(
-        name="departures", format="jsonl", path="x", event_time="at", arrival_time=None, id="flight", rate=0.01,
+        name="departures", format="jsonl", path="x", event_time="at", arrival_time=None, id=("flight",), rate=0.01,
         columns=(Column(name="flight", type="string"), Column(name="delay", type="double")), max_early_s=0,
         max_late_s=0, history=History(leaf_s=3600, capacity_tuples=100),
     )  # fmt: skip

@@ -13,7 +13,7 @@ from tidegate.declarations.models import Query
 from tidegate.declarations.positions import Report, Source
 from tidegate.declarations.query_parser import parse_query
 from tidegate.declarations.scope import StreamSchema
-from tidegate.declarations.tables import TIMESTAMP
+from tidegate.declarations.types import TIMESTAMP
 from tidegate.operators.accuracy import hit_rate
 from tidegate.operators.top_k import Spec, Term
 from tidegate.queries.answers import sort_columns

@@ -20,7 +20,8 @@ from deltalake import DeltaTable, Field
 from tests.live_files import a_pipeline
 
 from tidegate.declarations.errors import UserError
-from tidegate.declarations.models import Column, ColumnType, Pipeline, from_us
+from tidegate.declarations.models import Column, Pipeline, from_us
+from tidegate.declarations.types import ColumnType
 from tidegate.engine.context import RunContext
 from tidegate.store import delta
 from tidegate.store.commit import Commit

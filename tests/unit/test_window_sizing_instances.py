@@ -285,7 +285,7 @@ def test_extreme_but_lawful_numbers_give_a_finite_plan():
 def _pipeline(budget: int) -> Pipeline:
     stream = Stream(
         name="departures", format="jsonl", path="x", columns=(Column(name="flight", type="string"),), event_time="at",
-        arrival_time=None, id="flight", rate=40 / 3600, max_early_s=0, max_late_s=0,
+        arrival_time=None, id=("flight",), rate=40 / 3600, max_early_s=0, max_late_s=0,
     )  # fmt: skip
     query = Query(
         id="busy", kind="aggregate", text="", description="", predicates={}, outputs=(), error=0.5, every_s=600,

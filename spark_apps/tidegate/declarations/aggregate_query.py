@@ -9,9 +9,10 @@ from sqlglot import exp
 from tidegate.declarations.answer_names import AnswerNames, given_name
 from tidegate.declarations.expression_types import Typer, render, stored_column, typed_sql
 from tidegate.declarations.functions import AGGREGATES
-from tidegate.declarations.models import Aggregate, ColumnType, GroupColumn, Output
+from tidegate.declarations.models import Aggregate, GroupColumn, Output
 from tidegate.declarations.positions import Report
 from tidegate.declarations.scope import Scope, ScopedColumn, Unresolved, offset_of
+from tidegate.declarations.types import ColumnType
 
 
 @dataclass

@@ -47,7 +47,7 @@ def _stream_lines(pipeline: Pipeline, stream: Stream) -> list[str]:
     ]
     facts = [
         ("source", f"{stream.format}, {stream.path}"),
-        ("id", stream.id),
+        ("id", ", ".join(stream.id) or "none: a record's place in its file"),
         ("event time", stream.event_time),
         ("arrival time", stream.arrival_time or "when its file landed"),
         ("expected rate", f"{stream.rate * 3600:.6g} tuples per hour"),

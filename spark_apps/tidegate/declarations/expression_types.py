@@ -16,11 +16,11 @@ from sqlglot import exp, tokenize
 from sqlglot.tokens import TokenType
 
 from tidegate.declarations.functions import FUNCTIONS, UNSTEADY, function_names
-from tidegate.declarations.models import ColumnType
 from tidegate.declarations.names import ID_COLUMN
 from tidegate.declarations.patterns import PatternError, like_pattern, regular_expression
 from tidegate.declarations.positions import Misspelt, Report
 from tidegate.declarations.scope import ScopedColumn, offset_of
+from tidegate.declarations.types import ColumnType
 from tidegate.declarations.units import INTERVAL_US, UnreadableError, read_instant
 
 ExpressionType = ColumnType | Literal["null"]

@@ -7,7 +7,8 @@ from functools import cache
 
 from sqlglot import exp
 
-from tidegate.declarations.models import AggregateFunction, ColumnType
+from tidegate.declarations.models import AggregateFunction
+from tidegate.declarations.types import ColumnType
 
 AGGREGATES: dict[type[exp.Expression], AggregateFunction] = {
     exp.Count: "count",

@@ -8,9 +8,10 @@ from itertools import count
 from sqlglot import exp
 
 from tidegate.declarations.expression_types import Typer, render, stored_column
-from tidegate.declarations.models import ColumnType, JoinClass
+from tidegate.declarations.models import JoinClass
 from tidegate.declarations.positions import Report
 from tidegate.declarations.scope import Scope, ScopedColumn, Unresolved, offset_of
+from tidegate.declarations.types import ColumnType
 
 
 def read_conditions(

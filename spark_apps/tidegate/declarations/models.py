@@ -13,7 +13,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-ColumnType = Literal["string", "integer", "double", "boolean", "timestamp", "date"]
+from tidegate.declarations.types import ColumnType, is_number
+
 QueryKind = Literal["aggregate", "join_aggregate", "top_k"]
 OnMiss = Literal["warn", "fail", "omit", "correct"]
 AggregateFunction = Literal["count", "sum", "avg", "min", "max"]
@@ -40,13 +41,46 @@ class Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
 
+PathStep = str | int
+"""A step of a path into a record: the name of a field, or the number of a list's element, from 0."""
+
+
 class Column(Model):
-    """One declared column of a stream."""
+    """One declared column of a stream.
+
+    ``path``: the steps that lead to its value in a record; empty: the field of the column's name. ``format``: how a
+    timestamp or date is written: ``iso``, ``epoch_s``, ``epoch_ms``, ``epoch_us``, ``epoch_ns``, or a pattern of
+    ``strptime``. ``zone``: the IANA time zone of times that do not say theirs.
+    """
 
     name: str
     type: ColumnType
     nullable: bool = True
     description: str = ""
+    path: tuple[PathStep, ...] = ()
+    format: str = "iso"
+    zone: str = "UTC"
+
+    @property
+    def steps(self) -> tuple[PathStep, ...]:
+        """The path to the value, that of a column without one too."""
+        return self.path or (self.name,)
+
+
+class CsvDialect(Model):
+    """How CSV files are written.
+
+    ``decimal``: the sign before a number's fraction. ``nulls``: cells, not quoted, that stand for no value.
+    ``comment``: a line that begins so is no record; empty: there are no comments.
+    """
+
+    delimiter: str = ","
+    header: bool = True
+    decimal: str = "."
+    quote: str = '"'
+    encoding: str = "utf-8"
+    nulls: tuple[str, ...] = ("",)
+    comment: str = ""
 
 
 class History(Model):
@@ -82,18 +116,21 @@ class Stream(Model):
     ``rate``: expected tuples per second, for the plan before anything has been measured.
     ``max_early_s``: an arrival further before its event time is quarantined. ``max_late_s``: an event time further
     before its arrival is quarantined. ``max_width_s``: surplus memory never widens the window past it; without it,
-    see ``Pipeline.max_width_s``.
+    see ``Pipeline.max_width_s``. ``id``: the columns that identify a record; none: its place in its source does.
+    ``other_columns``: whether fields that no column is read from are ignored (and counted), or refuse the record.
     ``missing_file``: whether an interval without a file is an error of data quality, a warning, or nothing at all.
     """
 
     name: str
     description: str = ""
-    format: Literal["jsonl", "csv", "parquet"]
+    format: str
     path: str
+    csv: CsvDialect = CsvDialect()
+    other_columns: Literal["ignore", "refuse"] = "ignore"
     columns: tuple[Column, ...]
     event_time: str
     arrival_time: str | None
-    id: str
+    id: tuple[str, ...]
     rate: float
     max_early_s: int
     max_late_s: int
@@ -109,9 +146,14 @@ class Stream(Model):
         raise KeyError(name)
 
     @property
+    def required(self) -> frozenset[str]:
+        """The columns without whose values a record is no tuple, whatever ``nullable`` says."""
+        return frozenset(name for name in (*self.id, self.event_time, self.arrival_time) if name is not None)
+
+    @property
     def numeric_columns(self) -> tuple[str, ...]:
-        """Names of the integer and double columns, in declared order; not ``event_id``, which is stored as text."""
-        return tuple(c.name for c in self.columns if c.type in ("integer", "double") and c.name != "event_id")
+        """Names of the columns of numbers, in declared order; not ``event_id``, which is stored as text."""
+        return tuple(c.name for c in self.columns if is_number(c.type) and c.name != "event_id")
 
 
 class Window(Model):

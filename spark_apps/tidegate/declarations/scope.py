@@ -8,8 +8,9 @@ from itertools import chain
 
 from sqlglot import exp
 
-from tidegate.declarations.models import ColumnType, JoinClass
+from tidegate.declarations.models import JoinClass
 from tidegate.declarations.positions import Misspelt, Report
+from tidegate.declarations.types import ColumnType
 
 
 def offset_of(node: exp.Expression) -> int:

@@ -8,14 +8,18 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import yaml
 
-from tidegate.declarations.models import NO_KEYS, STORES, Column, ColumnType, History, Stream
+from tidegate.declarations.csv_section import CSV_KEYS, read_csv_section
+from tidegate.declarations.models import NO_KEYS, STORES, Column, CsvDialect, History, PathStep, Stream
 from tidegate.declarations.names import EVENT_COLUMNS, PARTITION_COLUMN, SAMPLE_COLUMNS, identifier_refusal, refusal
 from tidegate.declarations.positions import Misspelt, Report
 from tidegate.declarations.scope import StreamSchema
+from tidegate.declarations.source_paths import read_cell, read_path
+from tidegate.declarations.time_formats import EPOCH_UNITS_US, read_time_format, read_zone
+from tidegate.declarations.types import MAX_PRECISION, SIMPLE_TYPES, ColumnType, read_type
 from tidegate.declarations.units import (
     UnreadableError,
     read_fraction,
@@ -29,17 +33,23 @@ from tidegate.declarations.units import (
 )
 from tidegate.declarations.yaml_sections import Section, read_scalar
 
-COLUMN_TYPES: tuple[str, ...] = get_args(ColumnType)
+FORMATS = ("jsonl", "json", "csv", "parquet", "avro")
 # Key → what it says, for the reference (infra/docs/reference.py).
 STREAM_KEYS = {
     "description": "What one tuple of the stream is.",
-    "format": "`jsonl` (one JSON object a line), `csv` (header line; no line breaks inside quotes) or `parquet`.",
+    "format": "`jsonl` (one JSON object a line), `json` (documents on any lines, or arrays of them), `csv`, `parquet` or "
+    "`avro` (container files).",
     "path": "One file or more per interval: a path with `strftime` directives (`%Y %m %d %j %H %M %S`) and wildcards, "
     "relative to the pipeline's folder, or a URI in an object store (`s3://bucket/folder/%Y-%m-%dT%H.jsonl`). Without "
-    "directives every file is read in every interval, and its records are told apart by their arrival time.",
-    "columns": "Name → type, or name → `{type, nullable, description}`; at least one.",
-    "id": "The column (string or integer) that identifies a record. An id that comes again within `max_late` is "
-    "refused as a duplicate.",
+    "directives every file is read in every interval, and its records are told apart by their arrival time. Short for "
+    "`source: {files: …}`.",
+    "source": "Where the records come from, instead of `path`.",
+    "csv": "How CSV files are written, where it is not with commas and a header in UTF-8.",
+    "columns": "Name → type, or name → `{type, from, format, zone, nullable, description}`; at least one.",
+    "other_columns": "What becomes of a record with fields that no column is read from: they are ignored and counted, by "
+    "name, in `unknown_columns` (`ignore`), or the record is refused (`refuse`).",
+    "id": "The column (string or integer) that identifies a record, or several: `[order_id, line]`. An id that comes again "
+    "within `max_late` is refused as a duplicate. Or `none`: then a record's place in its file is its identity.",
     "event_time": "The column (timestamp) that says when it happened.",
     "arrival_time": "The column (timestamp) that says when it reached the feed; or `landed`: when the file landed.",
     "rate": "What you expect, until it has been measured.",
@@ -49,8 +59,17 @@ STREAM_KEYS = {
     "missing_file": "What a missing file is: an `error` of data quality, a warning (`warn`), or nothing (`ignore`).",
     "history": "Keep what leaves the window: exact aggregates for every leaf, and a sample of the tuples.",
 }
+SOURCE_KEYS = {"files": "As `path`."}
 COLUMN_KEYS = {
-    "type": "`string`, `integer` (64 bits), `double`, `boolean`, `timestamp` or `date`.",
+    "type": "`string`, `integer` (64 bits), `double`, `boolean`, `timestamp`, `date`, or `decimal(p, s)`: p digits, s of "
+    "them after the point, at most 38.",
+    "from": "Where its value is in a record: fields and elements of lists, such as `actor.login` or "
+    "`payload.commits[0].sha` (a name with a dot in backticks). In CSV a name of the header, or `[n]`, the place in the "
+    "line, from 0.",
+    "format": "How a timestamp or date is written: `iso`, a count since 1970 (`epoch_s`, `epoch_ms`, `epoch_us`, "
+    "`epoch_ns`), or a `strptime` pattern such as `%d.%m.%Y %H:%M:%S`.",
+    "zone": "The time zone of times that do not say theirs, such as `Europe/Berlin`. An hour that comes twice is the first "
+    "of the two.",
     "description": "What the column says; shown in the tables' documentation.",
     "nullable": "`false`: a record without a value is refused.",
 }
@@ -68,6 +87,9 @@ HISTORY_KEYS = {
     "well.",
 }
 LANDED = "landed"
+NO_ID = "none"
+# What an id of several columns may be made of; that of one is a string or an integer.
+_ID_TYPES = ("string", "integer", "boolean", "timestamp", "date")
 
 
 @dataclass(frozen=True)
@@ -90,6 +112,7 @@ class StreamSection:
     clock: Clock
     columns: dict[str, Column] = field(default_factory=dict)
     columns_known: bool = True
+    format: str | None = None
 
     def schema(self) -> StreamSchema:
         """The columns for the queries, None if any of them is in doubt."""
@@ -100,15 +123,19 @@ class StreamSection:
         """The stream, or None after a mistake."""
         before = len(self.report.mistakes)
         read = self.section.read
-        self._read_columns()
+        self.format = read("format", one_of(*FORMATS))
+        csv = self._csv()
+        self._read_columns(csv)
         values: dict[str, Any] = {
             "name": self.name,
             "description": (read("description", str, "", required=False) or "").strip(),
-            "format": read("format", one_of("jsonl", "csv", "parquet")),
-            "path": read("path", self._path),
-            "id": self._role("id", ("string", "integer")),
+            "format": self.format,
+            "path": self._files(),
+            "csv": csv,
+            "other_columns": read("other_columns", one_of("ignore", "refuse"), "ignore", required=False),
+            "id": self._id(),
             "event_time": self._role("event_time", ("timestamp",)),
-            "arrival_time": self._role("arrival_time", ("timestamp",), or_landed=True),
+            "arrival_time": self._role("arrival_time", ("timestamp",), instead=LANDED),
             "rate": read("rate", read_rate),
             "max_early_s": read("max_early", read_seconds, 0, required=False),
             "max_late_s": read("max_late", read_seconds, self.clock.horizon_s, required=False),
@@ -125,7 +152,25 @@ class StreamSection:
             values["arrival_time"] = None
         return Stream(columns=tuple(self.columns.values()), **values)
 
-    def _read_columns(self) -> None:
+    def _csv(self) -> CsvDialect:
+        node = self.section.node("csv", required=False)
+        if node is None:
+            return CsvDialect()
+        if self.format is not None and self.format != "csv":
+            self.report.add(node.start_mark.index, f"'csv' in a stream of format {self.format}", "format: csv")
+        return read_csv_section(Section(self.report, node, f"csv of stream '{self.name}'", CSV_KEYS))
+
+    def _files(self) -> str | None:
+        """The path of the stream's files, by either of the two keys that name it."""
+        node = self.section.node("source", required=False)
+        if node is None:
+            return self.section.read("path", self._path)
+        if "path" in self.section:
+            message = f"'source' and 'path' in stream '{self.name}' both say where the records come from"
+            self.report.add(node.start_mark.index, message, "one of them")
+        return Section(self.report, node, f"source of stream '{self.name}'", SOURCE_KEYS).read("files", self._path)
+
+    def _read_columns(self, csv: CsvDialect) -> None:
         node = self.section.node("columns")
         if node is None:
             self.columns_known = False
@@ -146,7 +191,7 @@ class StreamSection:
             if column is None:
                 self.columns_known = False
             else:
-                self.columns[name] = column
+                self.columns[name] = self._placed(column, csv, value)
         if not lower and self.columns_known:
             self.report.add(columns.offset, f"stream '{self.name}' has no columns", "at least one 'name: type'")
             self.columns_known = False
@@ -154,26 +199,83 @@ class StreamSection:
     def _column(self, name: str, node: yaml.Node) -> Column | None:
         title = f"column '{name}'"
         if not isinstance(node, yaml.MappingNode):
-            kind = read_scalar(self.report, node, title, one_of(*COLUMN_TYPES))
-            return Column(name=name, type=kind) if kind else None  # type: ignore[arg-type]
+            kind = read_scalar(self.report, node, title, column_type)
+            return Column(name=name, type=kind) if kind else None
         section = Section(self.report, node, title, COLUMN_KEYS)
-        kind = section.read("type", one_of(*COLUMN_TYPES))
+        kind = section.read("type", column_type)
         nullable = section.read("nullable", one_of("true", "false"), "true", required=False)
         description = section.read("description", str, "", required=False)
+        path = section.read("from", self._steps, required=False)
+        written = section.read("format", read_time_format, "iso", required=False)
+        zone = section.read("zone", read_zone, "UTC", required=False)
+        for key in ("format", "zone"):
+            if kind and key in section and kind not in ("timestamp", "date"):
+                message = f"'{key}' in {title}: a column of type {kind} is no time"
+                self.report.add(section.value_offset(key), message, "a column of type timestamp or date")
+        if kind == "timestamp" and written in EPOCH_UNITS_US and "zone" in section:
+            message = f"'zone' in {title}: a count since 1970 is the same everywhere"
+            self.report.add(section.value_offset("zone"), message, f"{written} alone")
         if not kind:
             return None
-        return Column(name=name, type=kind, nullable=nullable != "false", description=description or "")  # type: ignore[arg-type]
+        return Column(
+            name=name,
+            type=kind,
+            nullable=nullable != "false",
+            description=description or "",
+            path=path or (),
+            format=written or "iso",
+            zone=zone or "UTC",
+        )
 
-    def _role(self, key: str, types: tuple[ColumnType, ...], or_landed: bool = False) -> str | None:
-        """The declared column that plays a role, of one of the types that the role takes."""
+    def _steps(self, text: str) -> tuple[PathStep, ...]:
+        return read_cell(text.strip()) if self.format == "csv" else read_path(text.strip())
+
+    def _placed(self, column: Column, csv: CsvDialect, node: yaml.Node) -> Column:
+        """The column with its place in the line, where CSV files have no header to find it by."""
+        if self.format != "csv" or csv.header:
+            return column
+        if not column.path:
+            return column.model_copy(update={"path": (len(self.columns),)})
+        if not isinstance(column.path[0], int):
+            message = f"column '{column.name}': without a header no cell is called {shown(column.path[0])}"
+            self.report.add(node.start_mark.index, message, "from: '[n]', the place in the line from 0")
+        return column
+
+    def _id(self) -> tuple[str, ...] | None:
+        """The columns that identify a record; none: its place does."""
+        node = self.section.node("id")
+        if not isinstance(node, yaml.SequenceNode):
+            name = self._role("id", ("string", "integer"), instead=NO_ID)
+            return None if name is None else () if name == NO_ID and NO_ID not in self.columns else (name,)
+        expected = "a list of columns, such as [order_id, line]"
+        if not node.value or not all(isinstance(item, yaml.ScalarNode) for item in node.value):
+            self.report.add(node.start_mark.index, f"'id' in stream '{self.name}' is no list of columns", expected)
+            return None
+        names: list[str] = []
+        for item in node.value:
+            name, at = str(item.value).strip(), item.start_mark.index
+            column = self.columns.get(name)
+            if column is None and self.columns_known:
+                message = f"'id': {shown(name)} is not a declared column"
+                self.report.add(at, message, expected, Misspelt(name, list(self.columns)))
+            elif column is not None and column.type not in _ID_TYPES:
+                message = f"'id': column '{name}' is of type {column.type}"
+                self.report.add(at, message, f"columns of type {', '.join(_ID_TYPES)}")
+            elif name in names:
+                self.report.add(at, f"'id' names '{name}' twice", "each once")
+            names.append(name)
+        return tuple(names)
+
+    def _role(self, key: str, types: tuple[ColumnType, ...], instead: str = "") -> str | None:
+        """The declared column that plays a role, of one of the types that the role takes; or the word ``instead``."""
         name = self.section.read(key, str.strip)
-        if name is None or not self.columns_known or (or_landed and name == LANDED and name not in self.columns):
+        if name is None or not self.columns_known or (name == instead and name not in self.columns):
             return name
         offset = self.section.value_offset(key)
-        expected = f"a declared column of type {' or '.join(types)}" + (f", or '{LANDED}'" if or_landed else "")
+        expected = f"a declared column of type {' or '.join(types)}" + (f", or '{instead}'" if instead else "")
         column = self.columns.get(name)
         if column is None:
-            misspelt = Misspelt(name, [*self.columns, *([LANDED] if or_landed else [])])
+            misspelt = Misspelt(name, [*self.columns, *([instead] if instead else [])])
             self.report.add(offset, f"'{key}': {shown(name)} is not a declared column", expected, misspelt)
         elif column.type not in types:
             self.report.add(offset, f"'{key}': column '{name}' is of type {column.type}", expected)
@@ -192,9 +294,10 @@ class StreamSection:
             offset, lower = key_node.start_mark.index, name.lower()
             if lower == PARTITION_COLUMN:
                 continue  # refused already: a reserved word
-            if lower in own and values[own[lower]] not in (None, name):
+            if lower in own and values[own[lower]] not in (None, name, (name,)):
                 role = own[lower]
-                message = f"column '{name}' would clash with the column '{lower}' that holds '{values[role]}'"
+                holds = values[role] if isinstance(values[role], str) else ", ".join(values[role]) or "a record's place"
+                message = f"column '{name}' would clash with the column '{lower}' that holds '{holds}'"
                 self.report.add(offset, message, f"another name, such as '{self.name}_{lower}', or '{role}: {name}'")
             elif lower in own and name != lower:
                 message = f"column '{name}' would clash with the column '{lower}' of the stream's table"
@@ -299,6 +402,17 @@ class StreamSection:
                 continue
             return None
         return tuple(names)
+
+
+def column_type(text: str) -> ColumnType:
+    """A converter that takes the types of columns."""
+    word = text.strip()
+    kind = read_type(word)
+    if kind is None:
+        known = (*SIMPLE_TYPES, "decimal(10, 2)")
+        expected = f"one of {', '.join(SIMPLE_TYPES)}, or decimal(p, s) of at most {MAX_PRECISION} digits"
+        raise UnreadableError(f"{shown(word)} is not a known value", expected, Misspelt(word, known))
+    return kind
 
 
 def one_of(*words: str) -> Callable[[str], str]:

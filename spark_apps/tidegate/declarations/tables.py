@@ -10,24 +10,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tidegate.declarations.models import ColumnType, Pipeline, Query, Stream
+from tidegate.declarations.models import Pipeline, Query, Stream
 from tidegate.declarations.names import CORRECTED, CORRECTION_COLUMNS
+from tidegate.declarations.types import TIMESTAMP, arrow_type
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-TIMESTAMP = pa.timestamp("us", tz="UTC")
 WIDTHS = pa.map_(pa.string(), pa.float64())
-
-ARROW_TYPES: dict[ColumnType, pa.DataType] = {
-    "string": pa.string(),
-    "integer": pa.int64(),
-    "double": pa.float64(),
-    "boolean": pa.bool_(),
-    "timestamp": TIMESTAMP,
-    "date": pa.date32(),
-}
 
 STREAM_KEYS = ("event_id", "event_time", "arrival_time")
 LEAF_AGGREGATES: tuple[tuple[str, pa.DataType], ...] = (
@@ -260,12 +251,12 @@ def tables(pipeline: Pipeline) -> tuple[str, ...]:
 def event_schema(stream: Stream) -> pa.Schema:
     """The columns of a stream's accepted tuples."""
     keys = [("event_id", pa.string()), ("event_time", TIMESTAMP), ("arrival_time", TIMESTAMP)]
-    declared = [(c.name, ARROW_TYPES[c.type]) for c in stream.columns if c.name not in STREAM_KEYS]
+    declared = [(c.name, arrow_type(c.type)) for c in stream.columns if c.name not in STREAM_KEYS]
     return pa.schema([*keys, *declared])
 
 
 def _output_fields(query: Query) -> list[tuple[str, pa.DataType]]:
-    return [(o.name, ARROW_TYPES[o.type]) for o in query.outputs]
+    return [(o.name, arrow_type(o.type)) for o in query.outputs]
 
 
 def _answers_schema(query: Query) -> pa.Schema:
@@ -293,7 +284,7 @@ def _corrections_schema(query: Query) -> pa.Schema:
     fields: list[tuple[str, pa.DataType]] = [*((name, TIMESTAMP) for name in CORRECTION_COLUMNS), *keys]
     for name, kind in query.corrected.items():
         answered, true, difference = (pattern.format(name) for pattern in CORRECTED)
-        fields += [(answered, ARROW_TYPES[kind]), (true, ARROW_TYPES[kind])]
+        fields += [(answered, arrow_type(kind)), (true, arrow_type(kind))]
         fields += [(difference, pa.float64())] if kind in ("integer", "double") else []
     return pa.schema(fields)
 

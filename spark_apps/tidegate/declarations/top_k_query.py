@@ -10,10 +10,11 @@ from sqlglot import exp
 
 from tidegate.declarations.answer_names import AnswerNames, given_name
 from tidegate.declarations.expression_types import Typer, render, stored_column, typed_sql
-from tidegate.declarations.models import ColumnType, GroupColumn, Order, Output
+from tidegate.declarations.models import GroupColumn, Order, Output
 from tidegate.declarations.names import ID_COLUMN
 from tidegate.declarations.positions import Report
 from tidegate.declarations.scope import Scope, ScopedColumn, Unresolved, offset_of
+from tidegate.declarations.types import ColumnType
 
 MAX_K = 100_000
 QUALIFY_SHAPE = "QUALIFY ROW_NUMBER() OVER (PARTITION BY column ORDER BY column DESC) <= k"

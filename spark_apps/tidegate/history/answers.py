@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.declarations.names import EVENT_COLUMNS
-from tidegate.declarations.tables import ARROW_TYPES
+from tidegate.declarations.types import arrow_type
 from tidegate.history.past import Bools, Past, View, event_us_in
 from tidegate.history.store import Samples, Strata
 from tidegate.operators.expressions import columns_of, evaluate, truth
@@ -82,7 +82,7 @@ class Question:
         """From the leaves of each value of a declared group column; ascending, NULL last."""
         column = self.exact_group
         assert column is not None
-        kind = ARROW_TYPES[self.past.stream.column(column).type]
+        kind = arrow_type(self.past.stream.column(column).type)
         text = samples.rows.column(column).cast(pa.string())
         found = []
         for value, view in self.past.groups(column, self.start_us, self.end_us):

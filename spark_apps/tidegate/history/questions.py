@@ -19,7 +19,7 @@ from tidegate.declarations.errors import UserError
 from tidegate.declarations.interval_labels import interval_label
 from tidegate.declarations.models import Pipeline, Stream, from_us, to_us
 from tidegate.declarations.names import ID_COLUMN
-from tidegate.declarations.tables import ARROW_TYPES
+from tidegate.declarations.types import arrow_type
 from tidegate.history.answers import Question, Row
 from tidegate.history.past import Past
 from tidegate.operators.history.bands import Bands
@@ -120,7 +120,7 @@ def estimate(
     begin, until = (t if t.tzinfo else t.replace(tzinfo=UTC) for t in (start, end))
     result = query_history(loaded, warehouse, sql, begin, until, confidence, within)
     query = parse_history_query(sql, loaded.streams)
-    types = {c.name: ARROW_TYPES[c.type] for c in query.stream.columns if c.name != ID_COLUMN}
+    types = {c.name: arrow_type(c.type) for c in query.stream.columns if c.name != ID_COLUMN}
     columns: dict[str, pa.Array] = {}
     for name, column in query.groups:
         columns[name] = pa.array([row[name] for row in result["rows"]], types.get(column))

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.declarations.models import Query, to_us
-from tidegate.declarations.tables import TIMESTAMP
+from tidegate.declarations.types import TIMESTAMP
 from tidegate.engine import Slice
 from tidegate.engine.context import RunContext
 from tidegate.operators.expressions import Failed, can_fail, columns_of

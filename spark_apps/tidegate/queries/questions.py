@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.declarations.models import Aggregate, Query
-from tidegate.declarations.tables import ARROW_TYPES
+from tidegate.declarations.types import arrow_type
 from tidegate.operators import join_aggregate, top_k
 from tidegate.operators.arrivals import layout_bytes
 from tidegate.operators.expressions import Failed
@@ -131,7 +131,7 @@ class Answering:
         failed, index = Failed(valued), valued.column("window_index").to_numpy()
         if query.having:
             valued = failed.filtered(query.having)
-        columns = {o.name: failed.value(o.expression, ARROW_TYPES[o.type]) for o in query.outputs}
+        columns = {o.name: failed.value(o.expression, arrow_type(o.type)) for o in query.outputs}
         np.add.at(self.failed, index[failed.rows], 1)
         return pa.table({"_window_index": valued.column("window_index"), **columns})
 
@@ -273,8 +273,8 @@ def _bounds_us(schedule: Schedule, alias: str) -> tuple[int, int, int]:
 def aggregate_spec(query: Query) -> join_aggregate.Spec:
     """The operator's view of an aggregate query."""
     keys = _groups_of_keys(query)
-    columns = [(j.slot, ARROW_TYPES[j.type]) for j in query.join_classes]
-    columns += [(g.slot, ARROW_TYPES[g.type]) for g in query.group_by if g.slot not in keys]
+    columns = [(j.slot, arrow_type(j.type)) for j in query.join_classes]
+    columns += [(g.slot, arrow_type(g.type)) for g in query.group_by if g.slot not in keys]
     columns += [(a.slot, _measured_type(a)) for a in query.aggregates if a.alias is not None]
     sides = tuple(
         join_aggregate.Side(
@@ -299,7 +299,7 @@ def _measured_type(aggregate: Aggregate) -> pa.DataType:
     """What the operator is given: doubles to add up, a flag to count, the value itself for an extreme."""
     if aggregate.function == "count":
         return pa.bool_()
-    return pa.float64() if aggregate.function in ("sum", "avg") else ARROW_TYPES[aggregate.type]
+    return pa.float64() if aggregate.function in ("sum", "avg") else arrow_type(aggregate.type)
 
 
 def _counted(query: Query) -> set[str]:
@@ -316,15 +316,15 @@ def computations(query: Query, alias: str) -> list[tuple[str | None, str, pa.Dat
     if query.predicates.get(alias):
         asked.append((None, query.predicates[alias], pa.bool_()))
     if query.kind == "top_k":
-        asked += [(o.slot, o.expression, ARROW_TYPES[o.type]) for o in query.order_by]
-        asked += [(f"p{i}", o.expression, ARROW_TYPES[o.type]) for i, o in enumerate(query.outputs)]
+        asked += [(o.slot, o.expression, arrow_type(o.type)) for o in query.order_by]
+        asked += [(f"p{i}", o.expression, arrow_type(o.type)) for i, o in enumerate(query.outputs)]
         return [*asked, ("event_id", "`event_id`", pa.string())]
     for join, own in zip(query.join_classes, _own_columns(query, alias), strict=True):
         asked += [(None, f"`{own[0]}` = `{other}`", pa.bool_()) for other in own[1:]]
-        asked += [(join.slot, f"`{name}`", ARROW_TYPES[join.type]) for name in own[:1]]
+        asked += [(join.slot, f"`{name}`", arrow_type(join.type)) for name in own[:1]]
     keys = _groups_of_keys(query)
     groups = [g for g in query.group_by if g.alias == alias and g.slot not in keys]
-    asked += [(g.slot, f"`{g.column}`", ARROW_TYPES[g.type]) for g in groups]
+    asked += [(g.slot, f"`{g.column}`", arrow_type(g.type)) for g in groups]
     for aggregate in query.aggregates:
         if aggregate.expression is not None and aggregate.alias == alias:
             kind = None if aggregate.function == "count" else _measured_type(aggregate)
@@ -351,8 +351,8 @@ def top_k_spec(query: Query, pane_us: int) -> top_k.Spec:
     A group's values are those of the output that shows it.
     """
     assert query.limit is not None
-    columns = [(o.slot, ARROW_TYPES[o.type]) for o in query.order_by]
-    columns += [(f"p{i}", ARROW_TYPES[o.type]) for i, o in enumerate(query.outputs)]
+    columns = [(o.slot, arrow_type(o.type)) for o in query.order_by]
+    columns += [(f"p{i}", arrow_type(o.type)) for i, o in enumerate(query.outputs)]
     terms = tuple(top_k.Term(o.slot, o.descending) for o in query.order_by)
     slots = {o.name: f"p{i}" for i, o in enumerate(query.outputs)}
     groups = tuple(slots[name] for name in query.group_outputs)

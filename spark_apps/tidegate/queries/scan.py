@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.declarations.models import Stream, to_us
-from tidegate.declarations.tables import TIMESTAMP
+from tidegate.declarations.types import TIMESTAMP
 from tidegate.operators.arrivals import int64s
 from tidegate.operators.duplicates import hashes
 from tidegate.operators.expressions import columns_of, evaluate, pushed_down, truth

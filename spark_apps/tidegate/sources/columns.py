@@ -10,8 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.declarations.models import ColumnType
-from tidegate.declarations.tables import ARROW_TYPES, TIMESTAMP
+from tidegate.declarations.types import TIMESTAMP, ColumnType, arrow_type
 from tidegate.sources.values import END_US, LEAST_US, NotFiniteError, NotOfTypeError, Typed, read
 
 Mask = npt.NDArray[np.bool_]
@@ -35,7 +34,7 @@ def typed(kind: ColumnType, given: pa.Array) -> tuple[pa.Array, Mask]:
         pass
     if pa.types.is_string(given.type):
         return _one_by_one(kind, given)
-    return pa.nulls(len(given), ARROW_TYPES[kind]), valid(given)
+    return pa.nulls(len(given), arrow_type(kind)), valid(given)
 
 
 def valid(given: pa.Array) -> Mask:
@@ -49,7 +48,7 @@ def from_values(kind: ColumnType, values: Sequence[Typed]) -> pa.Array:
         return pa.array(values, pa.int64()).cast(TIMESTAMP)
     if kind == "date":
         return pa.array(values, pa.int32()).cast(pa.date32())
-    return pa.array(values, ARROW_TYPES[kind])
+    return pa.array(values, arrow_type(kind))
 
 
 def _one_by_one(kind: ColumnType, given: pa.Array) -> tuple[pa.Array, Mask]:
@@ -119,7 +118,7 @@ def _dated(found: pa.Array) -> pa.Array | None:
 def _native(kind: ColumnType, given: pa.Array) -> pa.Array | None:
     own = given.type
     if pa.types.is_null(own):
-        return pa.nulls(len(given), ARROW_TYPES[kind])
+        return pa.nulls(len(given), arrow_type(kind))
     if kind == "integer" and pa.types.is_integer(own):
         return given.cast(pa.int64())
     if kind == "double" and (pa.types.is_floating(own) or pa.types.is_integer(own)):

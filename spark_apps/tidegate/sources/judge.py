@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.declarations.models import Stream
-from tidegate.declarations.tables import ARROW_TYPES, STREAM_KEYS, TIMESTAMP, event_schema
+from tidegate.declarations.tables import STREAM_KEYS, event_schema
+from tidegate.declarations.types import TIMESTAMP, arrow_type
 from tidegate.sources.columns import Mask, typed, valid
 from tidegate.sources.files import SourceFile
 from tidegate.sources.values import Given, NotFiniteError, NotOfTypeError, Typed, read
@@ -52,7 +53,7 @@ def by_record(stream: Stream, file: SourceFile, given: Mapping[str, Given] | Non
     unknown = given.keys() - {c.name for c in stream.columns}
     if unknown:
         problem = "unknown_column", min(unknown)
-    required = {stream.id, stream.event_time, stream.arrival_time}
+    required = stream.required
     for column in stream.columns:
         name, found = column.name, None
         value = given.get(name)
@@ -94,7 +95,7 @@ def by_column(stream: Stream, file: SourceFile, given: pa.Table) -> tuple[pa.Tab
     """
     rows = given.num_rows
     doubtful = np.zeros(rows, dtype=bool)
-    required = {stream.id, stream.event_time, stream.arrival_time}
+    required = stream.required
     columns: dict[str, pa.Array] = {}
     for column in stream.columns:
         if column.name in given.column_names:
@@ -103,7 +104,7 @@ def by_column(stream: Stream, file: SourceFile, given: pa.Table) -> tuple[pa.Tab
             columns[column.name], wrong = typed(column.type, found)
             doubtful |= wrong
         else:
-            columns[column.name] = pa.nulls(rows, ARROW_TYPES[column.type])
+            columns[column.name] = pa.nulls(rows, arrow_type(column.type))
         value = columns[column.name]
         if value.null_count and (not column.nullable or column.name in required):
             doubtful |= ~valid(value)
@@ -120,7 +121,7 @@ def by_column(stream: Stream, file: SourceFile, given: pa.Table) -> tuple[pa.Tab
     doubtful |= (early_us > stream.max_early_s * 1_000_000) | (early_us < -stream.max_late_s * 1_000_000)
     if file.period_start_us is not None and file.period_end_us is not None:
         doubtful |= (arrival_us < file.period_start_us) | (arrival_us >= file.period_end_us)
-    own = [columns[stream.id].cast(pa.string()), columns[stream.event_time], arrival]
+    own = [columns[stream.id[0]].cast(pa.string()), columns[stream.event_time], arrival]
     own += [columns[c.name] for c in stream.columns if c.name not in STREAM_KEYS]
     return pa.table(own, schema=event_schema(stream)), ~doubtful
 

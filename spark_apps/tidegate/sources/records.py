@@ -128,7 +128,7 @@ def _judge_each(
     kinds = {c.name: c.type for c in stream.columns}
     by_name = {name: from_values(kinds[name], [v.values[name] for _, v in good]) for name in kinds}
     arrival = from_values("timestamp", [v.arrival_us for _, v in good])
-    own = [by_name[stream.id].cast(pa.string()), by_name[stream.event_time], arrival]
+    own = [by_name[stream.id[0]].cast(pa.string()), by_name[stream.event_time], arrival]
     own += [by_name[name] for name in kinds if name not in STREAM_KEYS]
     table = pa.table(own, schema=event_schema(stream))
     judged.tuples.append(table.append_column(AT, pa.array([place for place, _ in good], pa.int64())))

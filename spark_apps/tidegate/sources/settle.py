@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.declarations.models import Stream
-from tidegate.declarations.tables import TIMESTAMP, common_schema, event_schema
+from tidegate.declarations.tables import common_schema, event_schema
+from tidegate.declarations.types import TIMESTAMP
 from tidegate.engine import Slice
 from tidegate.operators import duplicates
 from tidegate.operators.schedule import instants_us
@@ -284,7 +285,7 @@ def write_refusals(one: Slice) -> tuple[Counter[int], Counter[tuple[str, int]]]:
                 {
                     "arrival_us": arrival_us,
                     "reason": ["duplicate_id"] * len(rows),
-                    "column": [item.stream.id] * len(rows),
+                    "column": [", ".join(item.stream.id)] * len(rows),
                     "record": _texts(item.stream, part, table),
                 }
             )

@@ -33,7 +33,8 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
 
-from tidegate.declarations.models import EPOCH, ColumnType
+from tidegate.declarations.models import EPOCH
+from tidegate.declarations.types import ColumnType
 
 LEAST_US, END_US = -62_135_596_800_000_000, 253_402_300_800_000_000
 """The years 1 to 9999, microseconds since 1970-01-01 UTC, half-open."""

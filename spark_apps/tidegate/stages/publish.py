@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.declarations.errors import UserError
-from tidegate.declarations.tables import TIMESTAMP
+from tidegate.declarations.types import TIMESTAMP
 from tidegate.engine.context import RunContext
 from tidegate.stages.dbt_process import Dbt
 from tidegate.stages.dbt_project import render_project, spark_type

@@ -25,7 +25,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.declarations.models import History, Stream, from_us
-from tidegate.declarations.tables import TIMESTAMP, has_groups
+from tidegate.declarations.tables import has_groups
+from tidegate.declarations.types import TIMESTAMP
 from tidegate.engine import Slice
 from tidegate.engine.context import RunContext, StageRun
 from tidegate.history.index import HistoryIndex

@@ -23,7 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.declarations.models import History, Stream
-from tidegate.declarations.tables import TIMESTAMP, has_groups
+from tidegate.declarations.tables import has_groups
+from tidegate.declarations.types import TIMESTAMP
 from tidegate.engine import Slice
 from tidegate.engine.context import RunContext, StageRun, previous_label
 from tidegate.history.store import ROOM, put_bands, recorded_fractions, samples_table

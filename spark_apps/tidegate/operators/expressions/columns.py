@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.declarations.tables import ARROW_TYPES
+from tidegate.declarations.types import arrow_type
 
 Value = Any
 """A column (``pa.Array``) or a constant (``pa.Scalar``)."""
 
-INTEGER, DOUBLE, BOOLEAN = ARROW_TYPES["integer"], ARROW_TYPES["double"], ARROW_TYPES["boolean"]
-STRING, TIMESTAMP, DATE = ARROW_TYPES["string"], ARROW_TYPES["timestamp"], ARROW_TYPES["date"]
+INTEGER, DOUBLE, BOOLEAN = arrow_type("integer"), arrow_type("double"), arrow_type("boolean")
+STRING, TIMESTAMP, DATE = arrow_type("string"), arrow_type("timestamp"), arrow_type("date")
 _STORED = {TIMESTAMP: pa.int64(), DATE: pa.int32()}
 _DAY_US = 86_400_000_000
 _MOST_DAYS = (2**63 - 1) // _DAY_US

@@ -14,7 +14,7 @@ import sqlglot
 from sqlglot import exp
 
 from tidegate.declarations.expression_types import CAST_TYPES, time_unit
-from tidegate.declarations.tables import ARROW_TYPES
+from tidegate.declarations.types import arrow_type
 from tidegate.operators.expressions import numbers, texts, times
 from tidegate.operators.expressions.casts import cast
 from tidegate.operators.expressions.columns import BOOLEAN, DATE, DOUBLE, INTEGER, STRING, TIMESTAMP, Value, whole
@@ -164,7 +164,7 @@ class Evaluator:
                 same = pc.fill_null(self._compared(exp.EQ, node.this, node.expression), False)
                 return pc.if_else(same, pa.scalar(None, value.type), value)
             case exp.Cast():
-                return cast(self.value(node.this), ARROW_TYPES[CAST_TYPES[node.args["to"].this.name]])
+                return cast(self.value(node.this), arrow_type(CAST_TYPES[node.args["to"].this.name]))
         if isinstance(node, COMPARISONS):
             return self._compared(type(node), node.this, node.expression)
         return self._function(node)

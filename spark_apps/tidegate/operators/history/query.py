@@ -13,9 +13,10 @@ from sqlglot.errors import ParseError, TokenError
 from tidegate.declarations.errors import DeclarationErrors, UserError
 from tidegate.declarations.expression_types import Typer
 from tidegate.declarations.functions import AGGREGATES
-from tidegate.declarations.models import AggregateFunction, ColumnType, Stream
+from tidegate.declarations.models import AggregateFunction, Stream
 from tidegate.declarations.positions import Report, Source, nearest_name
 from tidegate.declarations.scope import Scope, StreamSchema, offset_of
+from tidegate.declarations.types import ColumnType
 
 SHAPE = "SELECT AVG(x) FROM stream WHERE … GROUP BY …"
 _CLAUSES = ("expressions", "from_", "where", "group")
@@ -56,7 +57,7 @@ def parse_history_query(sql: str, streams: Sequence[Stream]) -> HistoryQuery:
 
     >>> from tidegate.declarations.models import Column
     >>> flights = Stream(name="flights", format="csv", path="", columns=(Column(name="delay", type="double"),),
-    ...                  event_time="t", arrival_time=None, id="i", rate=1, max_early_s=0, max_late_s=0,
+    ...                  event_time="t", arrival_time=None, id=("i",), rate=1, max_early_s=0, max_late_s=0,
     ...                  history={"leaf_s": 60, "capacity_tuples": 10})
     >>> query = parse_history_query("SELECT AVG(delay) FROM flights WHERE delay > 0", [flights])
     >>> query.aggregates[0].name, query.aggregates[0].column

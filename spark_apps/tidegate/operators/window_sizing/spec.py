@@ -212,5 +212,5 @@ class ControllerSpec:
 
 def declared_tuple_bytes(stream: Stream) -> float:
     """Bytes per tuple to plan with before anything has been measured: event id, two times, the declared columns."""
-    own = {stream.id, stream.event_time, stream.arrival_time}
-    return 24.0 + 8.0 + 8.0 + sum(_COLUMN_BYTES[c.type] for c in stream.columns if c.name not in own)
+    keys = {stream.event_time, stream.arrival_time, *(stream.id if len(stream.id) == 1 else ())}
+    return 24.0 + 8.0 + 8.0 + sum(_COLUMN_BYTES.get(c.type, 16) for c in stream.columns if c.name not in keys)
