@@ -37,8 +37,8 @@ FORMATS = ("jsonl", "json", "csv", "parquet", "avro")
 # Key → what it says, for the reference (infra/docs/reference.py).
 STREAM_KEYS = {
     "description": "What one tuple of the stream is.",
-    "format": "`jsonl` (one JSON object a line), `json` (documents on any lines, or arrays of them), `csv`, `parquet` or "
-    "`avro` (container files).",
+    "format": "`jsonl` (one JSON object a line), `json` (documents on any lines, or arrays of them), `csv`, `parquet` "
+    "or `avro` (container files).",
     "path": "One file or more per interval: a path with `strftime` directives (`%Y %m %d %j %H %M %S`) and wildcards, "
     "relative to the pipeline's folder, or a URI in an object store (`s3://bucket/folder/%Y-%m-%dT%H.jsonl`). Without "
     "directives every file is read in every interval, and its records are told apart by their arrival time. Short for "
@@ -46,10 +46,10 @@ STREAM_KEYS = {
     "source": "Where the records come from, instead of `path`.",
     "csv": "How CSV files are written, where it is not with commas and a header in UTF-8.",
     "columns": "Name → type, or name → `{type, from, format, zone, nullable, description}`; at least one.",
-    "other_columns": "What becomes of a record with fields that no column is read from: they are ignored and counted, by "
-    "name, in `unknown_columns` (`ignore`), or the record is refused (`refuse`).",
-    "id": "The column (string or integer) that identifies a record, or several: `[order_id, line]`. An id that comes again "
-    "within `max_late` is refused as a duplicate. Or `none`: then a record's place in its file is its identity.",
+    "other_columns": "What becomes of a record with fields that no column is read from: they are ignored and counted, "
+    "by name, in `unknown_columns` (`ignore`), or the record is refused (`refuse`).",
+    "id": "The column (string or integer) that identifies a record, or several: `[order_id, line]`. An id that comes "
+    "again within `max_late` is refused as a duplicate. Or `none`: then a record's place in its file is its identity.",
     "event_time": "The column (timestamp) that says when it happened.",
     "arrival_time": "The column (timestamp) that says when it reached the feed; or `landed`: when the file landed.",
     "rate": "What you expect, until it has been measured.",
@@ -61,15 +61,15 @@ STREAM_KEYS = {
 }
 SOURCE_KEYS = {"files": "As `path`."}
 COLUMN_KEYS = {
-    "type": "`string`, `integer` (64 bits), `double`, `boolean`, `timestamp`, `date`, or `decimal(p, s)`: p digits, s of "
-    "them after the point, at most 38.",
+    "type": "`string`, `integer` (64 bits), `double`, `boolean`, `timestamp`, `date`, or `decimal(p, s)`: p digits, s "
+    "of them after the point, at most 38.",
     "from": "Where its value is in a record: fields and elements of lists, such as `actor.login` or "
-    "`payload.commits[0].sha` (a name with a dot in backticks). In CSV a name of the header, or `[n]`, the place in the "
-    "line, from 0.",
+    "`payload.commits[0].sha` (a name with a dot in backticks). In CSV a name of the header, or `[n]`, the place in "
+    "the line, from 0.",
     "format": "How a timestamp or date is written: `iso`, a count since 1970 (`epoch_s`, `epoch_ms`, `epoch_us`, "
     "`epoch_ns`), or a `strptime` pattern such as `%d.%m.%Y %H:%M:%S`.",
-    "zone": "The time zone of times that do not say theirs, such as `Europe/Berlin`. An hour that comes twice is the first "
-    "of the two.",
+    "zone": "The time zone of times that do not say theirs, such as `Europe/Berlin`. An hour that comes twice is the "
+    "first of the two.",
     "description": "What the column says; shown in the tables' documentation.",
     "nullable": "`false`: a record without a value is refused.",
 }

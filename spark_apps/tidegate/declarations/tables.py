@@ -38,6 +38,14 @@ _COMMON: dict[str, list[tuple[str, pa.DataType]]] = {
         ("reason", pa.string()),
         ("column", pa.string()),
         ("record", pa.string()),
+        ("source", pa.string()),
+        ("position", pa.int64()),
+    ],
+    "unknown_columns": [
+        ("stream", pa.string()),
+        ("column", pa.string()),
+        ("records", pa.int64()),
+        ("first_seen", TIMESTAMP),
     ],
     "source_files": [
         ("stream", pa.string()),
@@ -46,6 +54,8 @@ _COMMON: dict[str, list[tuple[str, pa.DataType]]] = {
         ("bytes", pa.int64()),
         ("modified", TIMESTAMP),
         ("rows", pa.int64()),
+        ("since", TIMESTAMP),
+        ("since_bytes", pa.int64()),
     ],
     "stream_rates": [
         ("stream", pa.string()),
@@ -189,7 +199,12 @@ _COMMON: dict[str, list[tuple[str, pa.DataType]]] = {
     ],
 }
 
-_LATER = {"slack_plan": ("slack_needed_s", "bytes_needed", "accuracy_by_share"), "needed_slack": ("share",)}
+_LATER = {
+    "slack_plan": ("slack_needed_s", "bytes_needed", "accuracy_by_share"),
+    "needed_slack": ("share",),
+    "quarantine": ("source", "position"),
+    "source_files": ("since", "since_bytes"),
+}
 """Columns that files of older versions lack: NULL there, as everywhere where nothing is known."""
 
 

@@ -21,9 +21,8 @@ from tidegate.declarations.models import Pipeline, Stream
 from tidegate.engine import Slice
 from tidegate.live.clock import LANDED_SCHEMA, Landed, landing_glob, period_of
 from tidegate.operators.schedule import instants_us
-from tidegate.sources.files import Piece, SourceFile, matching, pattern_unit, pinned
-from tidegate.sources.intake import FILE, Part, Report, Taken, take
-from tidegate.sources.intake import Intake as Reading
+from tidegate.sources.files import Piece, SourceFile, fixed_folder, matching, pattern_unit, pinned, source_file
+from tidegate.sources.parse import FILE, ParseResult, ParseTask, Part, PieceReport, parse_pieces
 from tidegate.sources.settle import kept
 from tidegate.store.places import place
 
@@ -84,9 +83,9 @@ class Intake:
             self._landed[batch] = [Landed(**{"trusted_us": row["last_us"], **row}) for row in rows]
         return [file for batch in sorted(self._landed) for file in self._landed[batch]]
 
-    def taken(self, files: Sequence[Landed]) -> Taken:
+    def taken(self, files: Sequence[Landed]) -> ParseResult:
         """The parts of the batches that hold these files."""
-        together = Taken()
+        together = ParseResult()
         for batch in sorted({file.batch for file in files}):
             parts = json.loads((self._batch(batch) / "parts.json").read_text())
             together.tuples += [_part(self._batch(batch), one) for one in parts["tuples"]]
@@ -131,10 +130,11 @@ class Intake:
         """Those that matter, as they are now."""
         named = pattern_unit(stream.path) is not None
         for path, status in matching(landing_glob(stream.path), {}):
+            period: tuple[int | None, int | None] | None
             period = period_of(stream.path, str(path)) if named else (None, None)
             if period is None or path.name.startswith((".", "_")) or not status.st_size:
                 continue
-            file = SourceFile(path, status.st_size, status.st_mtime_ns // 1000, *period)
+            file = source_file(path, status, period[0], period[1], fixed_folder(stream.path))
             if period[1] is not None and period[1] <= self.since_us:
                 if (stream.name, file.name) not in self._passed:
                     self._passed.add((stream.name, file.name))
@@ -152,7 +152,8 @@ class Intake:
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir(parents=True)
         length_us = self.pipeline.interval_s * 1_000_000
-        taken = take(Slice(0, Reading(tuple(pieces), -_FOREVER_US, _FOREVER_US, str(aside), length_us)))
+        task = ParseTask(tuple(pieces), -_FOREVER_US, _FOREVER_US, str(aside), length_us)
+        taken = parse_pieces(Slice(0, task))
         growing = [piece.file.name for piece in pieces if piece.file.changed()]
         if growing:
             shutil.rmtree(aside)
@@ -178,10 +179,11 @@ def _saved(part: Part) -> dict[str, Any]:
 
 def _part(folder: Path, saved: dict[str, Any]) -> Part:
     files = tuple(SourceFile(**{**file, "path": place(file["path"])}) for file in saved["files"])
-    return replace(Part(**{**saved, "files": files}), path=str(folder / saved["path"]))
+    starts = tuple(saved.get("starts", [0] * len(files)))
+    return replace(Part(**{**saved, "files": files, "starts": starts}), path=str(folder / saved["path"]))
 
 
-def _landed(pipeline: Pipeline, batch: int, report: Report, taken: Taken) -> Landed:
+def _landed(pipeline: Pipeline, batch: int, report: PieceReport, taken: ParseResult) -> Landed:
     """What there is to say of a file."""
     file = report.file
     first_us = last_us = trusted_us = None
@@ -201,7 +203,7 @@ def _landed(pipeline: Pipeline, batch: int, report: Report, taken: Taken) -> Lan
     return Landed(batch, report.stream, *own, report.status, first_us, last_us, trusted_us)
 
 
-def _arrivals_us(taken: Taken, stream: str, name: str) -> npt.NDArray[np.int64]:
+def _arrivals_us(taken: ParseResult, stream: str, name: str) -> npt.NDArray[np.int64]:
     found = [np.empty(0, dtype=np.int64)]
     for part in taken.tuples:
         if part.stream == stream:

@@ -12,13 +12,13 @@ from tidegate.engine.context import RunContext
 from tidegate.live.clock import Landed
 from tidegate.operators.tuple_bytes import tuple_bytes
 from tidegate.queries import planner
-from tidegate.sources.intake import HASH, Taken
-from tidegate.sources.settle import Again, Sorted, Span, find_again, homes_us, in_table_order, kept
+from tidegate.sources.parse import HASH, ParseResult
+from tidegate.sources.settle import Again, Homes, Sorted, find_again, homes_us, in_table_order, kept
 from tidegate.stages.id_memory import memory_us, remembered
 
 
 def accepted(
-    context: RunContext, stream: Stream, files: Sequence[Landed], taken: Taken, start_us: int, end_us: int
+    context: RunContext, stream: Stream, files: Sequence[Landed], taken: ParseResult, start_us: int, end_us: int
 ) -> tuple[pa.Table, int]:
     """The accepted tuples that arrived in [start, end), in the order of their table; how many records were refused.
 
@@ -32,7 +32,7 @@ def accepted(
     past = remembered(context.warehouse, stream, start_us)
     length_us = pipeline.interval_s * 1_000_000
     looking = Again(parts, others, past, length_us, memory_us(pipeline, stream), start_us=start_us, end_us=end_us)
-    again = find_again(Slice(0, looking))
+    again = find_again(Slice(0, looking)) if stream.id else {}
     held = planner.held(pipeline, stream)
     item = Sorted(stream, parts, others, again, start_us, end_us, "", "", held, pipeline.tick_s * 1_000_000)
     rows = in_table_order(item).drop_columns(HASH).combine_chunks()
@@ -42,17 +42,17 @@ def accepted(
 
 
 def _refused(
-    stream: Stream, files: Sequence[Landed], taken: Taken, others: frozenset[str], start_us: int, end_us: int
+    stream: Stream, files: Sequence[Landed], taken: ParseResult, others: frozenset[str], start_us: int, end_us: int
 ) -> int:
-    spans: dict[str, Span] = {}
+    belong: dict[str, Homes] = {}
     for file in files:
         if file.first_us is not None and file.last_us is not None:
-            spans[file.path] = file.first_us, file.first_us, file.last_us
+            belong[file.path] = Homes(file.first_us, file.last_us, ((file.bytes, file.first_us),))
     count = 0
     for part in taken.refused:
         if part.stream == stream.name:
             table = part.read()
             table = table.filter(pa.array(kept(part, table, others)))
-            homes = homes_us(table, part, spans)
+            homes = homes_us(table, part, belong)
             count += int(((homes >= start_us) & (homes < end_us)).sum())
     return count

@@ -1,4 +1,4 @@
-"""Which files hold an interval's records, and how they are cut into pieces."""
+"""Which files hold an interval's records, and the pieces that they are cut into."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from tidegate.declarations.models import EPOCH, Stream, from_us, to_us
-from tidegate.store import parquet
 from tidegate.store.places import ObjectPath, Place, Status, place
 
 # Finest first: the unit of a pattern is that of its finest directive.
@@ -27,16 +24,23 @@ _UNITS = (
 )
 SLICE_BYTES = 64 << 20
 """What one task reads, of plain text; compressed files count for what they hold."""
-_EXPANSION = 5
 Folders = dict[ObjectPath, list[Any]]
 """Of an object store's folders, what was in them."""
 PACKED = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 
 
+class BrokenFileError(Exception):
+    """The file cannot be read; what it says why goes to the quarantine."""
+
+
 @dataclass(frozen=True)
 class SourceFile:
-    """One file as it was when listed. Its tuples arrived in [``period_start_us``, ``period_end_us``), or, where the
-    pattern names no time, at any time (both None). ``version``: what an object store calls the content."""
+    """One file as it was when listed.
+
+    Its tuples arrived in [``period_start_us``, ``period_end_us``), or, where the pattern names no time, at any time
+    (both None). ``version``: what an object store calls the content. ``identity``: the path from the folder on that all
+    files of the pattern share; it is the same wherever that folder is.
+    """
 
     path: Place
     bytes: int
@@ -44,6 +48,7 @@ class SourceFile:
     period_start_us: int | None
     period_end_us: int | None
     version: str = ""
+    identity: str = ""
 
     def changed(self) -> bool:
         """Whether the file is another now than when it was listed."""
@@ -110,21 +115,43 @@ def expected_files(stream: Stream, start: datetime, end: datetime) -> Iterator[E
     unit = pattern_unit(stream.path)
     if unit is None:
         pattern = stream.path.replace("%%", "%")
-        yield Expected(pattern, None, tuple(_listed(pattern, None, None, {})))
+        yield Expected(pattern, None, tuple(_listed(pattern, None, None, {}, fixed_folder(stream.path))))
         return
     known: Folders = {}
+    root = fixed_folder(stream.path)
     instant = start - (start - EPOCH) % unit
     while instant < end:
         pattern = instant.strftime(stream.path)
         first, last = to_us(instant), to_us(instant + unit)
-        yield Expected(pattern, first, tuple(_listed(pattern, first, last, known)))
+        yield Expected(pattern, first, tuple(_listed(pattern, first, last, known, root)))
         instant += unit
 
 
-def _listed(pattern: str, start_us: int | None, end_us: int | None, known: Folders) -> Iterator[SourceFile]:
+def _listed(pattern: str, start_us: int | None, end_us: int | None, known: Folders, root: str) -> Iterator[SourceFile]:
     for path, status in matching(pattern, known):
         if not path.name.startswith((".", "_")):
-            yield pinned(SourceFile(path, status.st_size, status.st_mtime_ns // 1000, start_us, end_us))
+            yield pinned(source_file(path, status, start_us, end_us, root))
+
+
+def source_file(
+    path: Place, status: os.stat_result | Status, start_us: int | None, end_us: int | None, root: str
+) -> SourceFile:
+    """A file as it is now. ``root``: the folder that all files of its pattern share."""
+    file = SourceFile(path, status.st_size, status.st_mtime_ns // 1000, start_us, end_us)
+    return replace(file, identity=file.name.removeprefix(root).lstrip("/"))
+
+
+def fixed_folder(pattern: str) -> str:
+    """The folder of a pattern that all its files share, with a slash behind it.
+
+    >>> fixed_folder("/in/a [[]x]/%Y/*.csv"), fixed_folder("/in/day.csv"), fixed_folder("s3://bucket/in-*/x")
+    ('/in/a [x]/', '/in/', 's3://bucket/')
+    """
+    parts = pattern.split("/")
+    fixed = 0
+    while fixed < len(parts) - 1 and not re.search(r"[*?\[%]", re.sub(r"\[[*?\[]\]|%%", "", parts[fixed])):
+        fixed += 1
+    return "".join(re.sub(r"\[([*?\[])\]", r"\1", part).replace("%%", "%") + "/" for part in parts[:fixed])
 
 
 def pinned(file: SourceFile) -> SourceFile:
@@ -151,36 +178,6 @@ def matching(pattern: str, known: Folders) -> Iterator[tuple[Place, os.stat_resu
 def modified_at(file: SourceFile) -> datetime:
     """When the file landed."""
     return from_us(file.modified_us)
-
-
-def cut(stream: Stream, file: SourceFile, slice_bytes: int = SLICE_BYTES) -> list[Piece]:
-    """The pieces of a file, each of about ``slice_bytes``: plain text is cut anywhere, Parquet between row groups.
-
-    Compressed text is read whole. So is a Parquet file without a footer that can be read: whoever reads it says so.
-    """
-    if stream.format != "parquet":
-        if file.path.suffix.lower() in PACKED:
-            return [Piece(stream, file, cost=file.bytes * _EXPANSION)]
-        if file.bytes <= slice_bytes:
-            return [Piece(stream, file, cost=file.bytes)]
-        parts = -(-file.bytes // slice_bytes)
-        cuts = [file.bytes * i // parts for i in range(parts + 1)]
-        return [Piece(stream, file, a, b, b - a) for a, b in zip(cuts, cuts[1:], strict=False)]
-    whole = Piece(stream, file, cost=file.bytes * _EXPANSION)
-    if whole.cost <= slice_bytes:
-        return [whole]
-    try:
-        footer = parquet.footer(file.path)
-        sizes = [footer.row_group(i).total_byte_size for i in range(footer.num_row_groups)]
-    except (pa.ArrowException, OSError, ValueError):
-        return [whole]
-    pieces, start, gathered = [], 0, 0
-    for number, size in enumerate(sizes):
-        gathered += size
-        if gathered >= slice_bytes or number == len(sizes) - 1:
-            pieces.append(Piece(stream, file, start, number + 1, gathered))
-            start, gathered = number + 1, 0
-    return pieces or [whole]
 
 
 def packed(pieces: Sequence[Piece], slice_bytes: int = SLICE_BYTES) -> list[tuple[Piece, ...]]:

@@ -17,11 +17,18 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.declarations.models import Stream
-from tidegate.declarations.tables import STREAM_KEYS, event_schema
-from tidegate.declarations.types import TIMESTAMP, arrow_type
-from tidegate.sources.columns import Mask, typed, valid
+from tidegate.declarations.types import TIMESTAMP
 from tidegate.sources.files import SourceFile
-from tidegate.sources.values import Given, NotFiniteError, NotOfTypeError, Typed, read
+from tidegate.sources.layout import layout_of
+from tidegate.values.base import Mask, NotFiniteError, NotOfTypeError, RawValue, Typed, nulls_of, valid
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record as it was read: column → value (those that are not there may lack), and what else is at its top."""
+
+    values: Mapping[str, RawValue]
+    others: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -37,36 +44,35 @@ class Verdict:
     values: Mapping[str, Typed]
 
 
-def by_record(stream: Stream, file: SourceFile, given: Mapping[str, Given] | None) -> Verdict:
+def by_record(stream: Stream, file: SourceFile, record: Record | None) -> Verdict:
     """The verdict on one record.
 
     Args:
         stream: what is declared.
         file: which file the record is of: its period, and when it landed.
-        given: column → value; None: the record is none.
+        record: as it was read; None: it is none.
     """
     landed_us = file.modified_us if stream.arrival_time is None else None
-    if not given:
+    if record is None:
         return Verdict("broken_record", None, landed_us, {})
+    layout = layout_of(stream)
     values: dict[str, Typed] = {}
     problem: tuple[str | None, str | None] = None, None
-    unknown = given.keys() - {c.name for c in stream.columns}
-    if unknown:
-        problem = "unknown_column", min(unknown)
-    required = stream.required
-    for column in stream.columns:
-        name, found = column.name, None
-        value = given.get(name)
+    if layout.refuses_others and record.others:
+        problem = "unknown_column", min(record.others)
+    for field in layout.fields:
+        name, reason = field.column.name, None
+        raw = record.values.get(name)
         try:
-            values[name] = read(column.type, value)
-            if value is None and (not column.nullable or name in required):
-                found = "missing_value"
+            values[name] = field.values.read(raw)
+            if raw is None and field.required:
+                reason = "missing_value"
         except NotOfTypeError:
-            values[name], found = None, "wrong_type"
+            values[name], reason = None, "wrong_type"
         except NotFiniteError:
-            values[name], found = None, "non_finite"
-        if found is not None and problem[0] is None:
-            problem = found, name
+            values[name], reason = None, "non_finite"
+        if reason is not None and problem[0] is None:
+            problem = reason, name
     arrival_us = landed_us if stream.arrival_time is None else values[stream.arrival_time]
     event_us = values[stream.event_time]
     if problem[0] is None:
@@ -88,46 +94,50 @@ def _untimely(stream: Stream, file: SourceFile, event_us: int, arrival_us: int) 
     return None, None
 
 
-def by_column(stream: Stream, file: SourceFile, given: pa.Table) -> tuple[pa.Table, Mask]:
-    """A block's records as tuples (``tables.event_schema``), and which of them are good for sure: bool[n].
+@dataclass(frozen=True)
+class Columns:
+    """A block's records, typed: declared column → values.
 
-    ``given`` has columns of the stream only, in text or a type of the file's; those that it lacks are NULL.
+    ``arrival``: timestamps. ``good``: which are sure to be tuples, bool[n].
     """
-    rows = given.num_rows
+
+    typed: dict[str, pa.Array]
+    arrival: pa.Array
+    good: Mask
+
+
+def by_column(stream: Stream, file: SourceFile, rows: int, raw: Mapping[str, pa.Array]) -> Columns:
+    """A block's records in their types, and which of them are good for sure.
+
+    ``raw``: declared column → values, in text or a type of the file's; those that it lacks are NULL. That no record has
+    another column, where these are refused, is known.
+    """
     doubtful = np.zeros(rows, dtype=bool)
-    required = stream.required
-    columns: dict[str, pa.Array] = {}
-    for column in stream.columns:
-        if column.name in given.column_names:
-            found = given.column(column.name)
-            found = found.chunk(0) if found.num_chunks == 1 else pa.concat_arrays(found.chunks or [_none(found)])
-            columns[column.name], wrong = typed(column.type, found)
+    typed: dict[str, pa.Array] = {}
+    for field in layout_of(stream).fields:
+        name = field.column.name
+        if name in raw:
+            typed[name], wrong = field.values.column(raw[name])
             doubtful |= wrong
         else:
-            columns[column.name] = pa.nulls(rows, arrow_type(column.type))
-        value = columns[column.name]
-        if value.null_count and (not column.nullable or column.name in required):
-            doubtful |= ~valid(value)
-        if column.type == "double":
-            doubtful |= ~np.isfinite(np.asarray(value.fill_null(0.0)))
-    event_us = _us(columns[stream.event_time])
+            typed[name] = nulls_of(field.column.type, rows)
+        if field.required and typed[name].null_count:
+            doubtful |= ~valid(typed[name])
+        suspects = field.values.suspects(typed[name])
+        if suspects is not None:
+            doubtful |= suspects
+    event_us = _us(typed[stream.event_time])
     if stream.arrival_time is None:
         arrival_us = np.full(rows, file.modified_us, np.int64)
         arrival = pa.array(arrival_us).cast(TIMESTAMP)
     else:
-        arrival = columns[stream.arrival_time]
+        arrival = typed[stream.arrival_time]
         arrival_us = _us(arrival)
     early_us = event_us - arrival_us
     doubtful |= (early_us > stream.max_early_s * 1_000_000) | (early_us < -stream.max_late_s * 1_000_000)
     if file.period_start_us is not None and file.period_end_us is not None:
         doubtful |= (arrival_us < file.period_start_us) | (arrival_us >= file.period_end_us)
-    own = [columns[stream.id[0]].cast(pa.string()), columns[stream.event_time], arrival]
-    own += [columns[c.name] for c in stream.columns if c.name not in STREAM_KEYS]
-    return pa.table(own, schema=event_schema(stream)), ~doubtful
-
-
-def _none(chunked: pa.ChunkedArray) -> pa.Array:
-    return pa.array([], chunked.type)
+    return Columns(typed, arrival, ~doubtful)
 
 
 def _us(instants: pa.Array) -> np.ndarray:

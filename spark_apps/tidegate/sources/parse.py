@@ -1,194 +1,338 @@
-"""Records out of octets: JSON lines and CSV, a line or a whole block at a time. ``parquet`` is the third format.
-
-What a line says is defined by :func:`json_fields` and :func:`csv_fields`; the readers of whole blocks refuse whatever
-they would read otherwise, and their block is then taken apart.
-
-JSON: an object a line, UTF-8, no key twice, at most 100 levels deep, nothing behind it.
-CSV: RFC 4180 with a comma, a header that names every column once, and a record a line: a line break within quotes is
-not read.
-"""
+"""Ingest, phase 1, a slice at a time: pieces of files to parts, files of Arrow that this task alone writes."""
 
 from __future__ import annotations
 
-import json
-import re
+import uuid
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as pa_csv
-import pyarrow.json as pa_json
 
-from tidegate.declarations.models import Stream
-from tidegate.sources.blocks import Block, BrokenFileError
-from tidegate.sources.values import Given, Nothing, Number
+from tidegate.engine import Slice
+from tidegate.operators.duplicates import hashes
+from tidegate.operators.schedule import instants_us
+from tidegate.sources.files import BrokenFileError, Piece, SourceFile
+from tidegate.sources.formats import Reading
+from tidegate.sources.records import LINE, POSITION, Judged, Refused, Tuples, judge
+from tidegate.sources.source import source_of
+from tidegate.store.places import mapped, output, place
 
-_JSON_TYPES = {"integer": pa.int64(), "double": pa.float64(), "boolean": pa.bool_()}
-_QUOTED = re.compile(r'"((?:[^"]|"")*)"(?=,|$)')
-_MOST_LEVELS = 100
-_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_QUOTE, _COMMA, _LF, _CR = 34, 44, 10, 13
-
-
-class _Object(dict):  # type: ignore[type-arg]
-    pass
-
-
-def json_fields(line: bytes) -> dict[str, Given] | None:
-    """A line's members; None if it is no JSON object, or nested deeper than ``_MOST_LEVELS``."""
-    try:
-        if line.count(b"{") + line.count(b"[") > _MOST_LEVELS and _levels(line) > _MOST_LEVELS:
-            return None  # beyond some depth it would matter how deep this program's own stack is
-        found = json.loads(
-            line.decode(),
-            parse_int=Number,
-            parse_float=Number,
-            parse_constant=Number,
-            object_pairs_hook=_members,
-        )
-        if not isinstance(found, _Object):
-            return None
-        if b"\\u" in line:  # half of a surrogate pair is no text
-            for name, value in found.items():
-                name.encode()
-                _ = value.encode() if isinstance(value, str) else None
-    except (ValueError, RecursionError):
-        return None
-    return {name: Nothing("") if isinstance(value, _Object | list) else value for name, value in found.items()}
+FILE, HASH = "_file", "_hash"
+_PART_ROWS = 1 << 20
+_MOST_NAMES = 500
+REFUSED_SCHEMA = pa.schema(
+    [
+        (FILE, pa.int32()),
+        (POSITION, pa.int64()),
+        (LINE, pa.int64()),
+        ("arrival_us", pa.int64()),
+        ("reason", pa.string()),
+        ("column", pa.string()),
+        ("record", pa.string()),
+    ]
+)
 
 
-def _levels(line: bytes) -> int:
-    level = deepest = 0
-    for sign in _TEXT.sub(b"", line):
-        level += (sign in b"{[") - (sign in b"}]")
-        deepest = max(level, deepest)
-    return deepest
+@dataclass(frozen=True)
+class ParseTask:
+    """What a slice reads. Tuples that arrived outside [start, end) are counted, not kept. ``folder``: for its parts."""
+
+    pieces: tuple[Piece, ...]
+    start_us: int
+    end_us: int
+    folder: str
+    interval_us: int
 
 
-def _members(pairs: list[tuple[str, Given]]) -> _Object:
-    found = _Object(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key comes twice")
-    return found
+@dataclass(frozen=True)
+class Part:
+    """A file of tuples (``event_schema``, ``_at``, ``_line``, ``_file``, ``_hash``), or of refused records.
 
-
-def json_table(stream: Stream, block: Block) -> pa.Table | None:
-    """A block's records, a row a line: numbers typed, the rest as text; None if any line is unlike the others."""
-    octets = np.frombuffer(block.data, np.uint8)
-    # Each line begins and ends an object, and as many objects as lines are found: so each line is one object.
-    if not ((octets[block.starts] == ord("{")).all() and (octets[block.ends - 1] == ord("}")).all()):
-        return None
-    if not _utf8(block.data):
-        return None
-    schema = pa.schema([(c.name, _JSON_TYPES.get(c.type, pa.string())) for c in stream.columns])
-    try:
-        table = pa_json.read_json(
-            pa.BufferReader(block.data),
-            read_options=pa_json.ReadOptions(use_threads=False, block_size=len(block.data) + 1),
-            parse_options=pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error"),
-        )
-    except (pa.ArrowException, UnicodeDecodeError):
-        return None
-    return table if table.num_rows == len(block.starts) else None
-
-
-def _utf8(data: bytes) -> bool:
-    if b"\0" in data:
-        return False
-    if data.isascii():
-        return True
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def csv_header(line: bytes) -> tuple[str, ...]:
-    """The names of a CSV file's columns.
-
-    Raises:
-        BrokenFileError: the line does not name every column once.
+    ``files``: what ``_file`` counts; ``starts``: at which pieces of them. ``first_us``, ``last_us``: of the tuples'
+    arrivals.
     """
-    cells = csv_cells(line)
-    names = tuple((name or "").strip() for name in cells or ())
-    if not names or len(set(names)) != len(names) or not all(names):
-        shown = line[:200].decode(errors="backslashreplace")
-        raise BrokenFileError(f"its first line does not name every column once: {shown!r}")
-    return names
+
+    stream: str
+    path: str
+    files: tuple[SourceFile, ...]
+    starts: tuple[int, ...]
+    rows: int
+    first_us: int = 0
+    last_us: int = 0
+
+    def read(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Some columns; the file stays mapped, nothing is copied."""
+        with mapped(place(self.path)) as file:
+            table = pa.ipc.open_file(file).read_all()
+        return table if columns is None else table.select(list(columns))
 
 
-def csv_cells(line: bytes) -> list[str | None] | None:
-    """A line's cells, None for one without content; None if the line is no record."""
-    if b"\0" in line:
-        return None
-    try:
-        text = line.decode()
-    except UnicodeDecodeError:
-        return None
-    if '"' not in text:
-        return [cell or None for cell in text.split(",")]
-    cells: list[str | None] = []
-    at = 0
-    while True:
-        if text.startswith('"', at):
-            match = _QUOTED.match(text, at)
-            if match is None:
-                return None
-            cells.append(match[1].replace('""', '"'))
-            at = match.end()
-        else:
-            end = text.find(",", at)
-            end = len(text) if end < 0 else end
-            cells.append(text[at:end] or None)
-            at = end
-        if at == len(text):
-            return cells
-        at += 1
+@dataclass(frozen=True)
+class Ignored:
+    """Accepted records with a field that no column is read from: how many, and the arrival of the first."""
+
+    records: int
+    first_us: int
+
+    def and_others(self, more: Ignored) -> Ignored:
+        """Both together."""
+        return Ignored(self.records + more.records, min(self.first_us, more.first_us))
 
 
-def csv_fields(line: bytes, header: tuple[str, ...]) -> dict[str, Given] | None:
-    """A line's cells by the header's names; None if they are not as many."""
-    cells = csv_cells(line)
-    return dict(zip(header, cells, strict=True)) if cells is not None and len(cells) == len(header) else None
+IgnoredFields = dict[tuple[int, str], Ignored]
+"""Number of the interval since 1970, and name → what was ignored."""
 
 
-def csv_table(stream: Stream, block: Block, header: tuple[str, ...]) -> pa.Table | None:
-    """A block's records, a row a line, all as text; None if any line is unlike the others."""
-    if not set(header) <= {c.name for c in stream.columns} or not _utf8(block.data):
-        return None
-    if b'"' in block.data and not _well_quoted(block):
-        return None
-    try:
-        table = pa_csv.read_csv(
-            pa.BufferReader(block.data),
-            read_options=pa_csv.ReadOptions(
-                use_threads=False, block_size=len(block.data) + 1, column_names=list(header)
-            ),
-            convert_options=pa_csv.ConvertOptions(
-                check_utf8=False,
-                column_types=dict.fromkeys(header, pa.string()),
-                null_values=[""],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            ),
+@dataclass(frozen=True)
+class PieceReport:
+    """On one piece.
+
+    ``counted``: its records (or lines), counted apart; ``read``: how many the reader went through. ``first``, ``last``:
+    the bytes that were read of a text. ``lines``: its line ends; ``plain``: whether it is the file, byte by byte.
+    ``accepted``: good records, those of other intervals too. ``by_interval``: number of the interval since 1970 →
+    accepted. ``first_us``, ``last_us``: of good arrivals. ``columns``: those of which any record has a value;
+    ``names``: of fields that some record has.
+    """
+
+    stream: str
+    file: SourceFile
+    status: str
+    start: int = 0
+    error: str | None = None
+    counted: int = 0
+    read: int = 0
+    first: int | None = None
+    last: int | None = None
+    lines: int = 0
+    plain: bool = False
+    records: int = 0
+    accepted: int = 0
+    refused: int = 0
+    by_interval: Mapping[int, int] = field(default_factory=dict)
+    first_us: int | None = None
+    last_us: int | None = None
+    ignored: IgnoredFields = field(default_factory=dict)
+    columns: frozenset[str] = frozenset()
+    names: tuple[str, ...] = ()
+
+
+@dataclass
+class ParseResult:
+    """What became of a slice's pieces."""
+
+    reports: list[PieceReport] = field(default_factory=list)
+    tuples: list[Part] = field(default_factory=list)
+    refused: list[Part] = field(default_factory=list)
+
+
+def parse_pieces(one: Slice) -> ParseResult:
+    """Parse and judge the pieces of a slice (a :class:`ParseTask`), and write what is kept.
+
+    A file that cannot be read to its end gives nothing but the report that says so. **Memory**: a block, and what is
+    kept until it is a part of a million rows.
+    """
+    task: ParseTask = one.of
+    writer = _Writer(task)
+    for piece in task.pieces:
+        writer.begin(piece)
+        try:
+            report = _parse(piece, task, writer)
+            writer.settle()
+        except BrokenFileError as error:
+            writer.forget()
+            report = PieceReport(piece.stream.name, piece.file, "unreadable", piece.start, str(error))
+        writer.result.reports.append(report)
+    writer.close()
+    return writer.result
+
+
+def _parse(piece: Piece, task: ParseTask, writer: _Writer) -> PieceReport:
+    if piece.file.bytes == 0:
+        return PieceReport(piece.stream.name, piece.file, "empty")
+    reading, totals = Reading(piece), _Totals(task.interval_us)
+    for batch in source_of(piece.stream).read(reading):
+        judged = Judged()
+        judge(piece.stream, piece.file, batch, judged)
+        totals.add(len(batch), judged)
+        for one in judged.tuples:
+            arrival_us = instants_us(one.rows.column("arrival_time"))
+            within = (arrival_us >= task.start_us) & (arrival_us < task.end_us)
+            rows = one.rows if within.all() else one.rows.filter(pa.array(within))
+            if rows.num_rows:
+                writer.add(rows)
+        if judged.refused:
+            writer.refuse(judged.refused)
+    count = reading.count
+    return replace(
+        totals.report(piece),
+        status="ok" if count.read or count.last or piece.start else "empty",
+        counted=count.counted,
+        read=count.read,
+        first=count.first,
+        last=count.last,
+        lines=count.lines,
+        plain=count.plain,
+        names=tuple(reading.seen)[:_MOST_NAMES],
+    )
+
+
+@dataclass
+class _Totals:
+    interval_us: int
+    records: int = 0
+    accepted: int = 0
+    refused: int = 0
+    by_interval: Counter[int] = field(default_factory=Counter)
+    first_us: int | None = None
+    last_us: int | None = None
+    ignored: IgnoredFields = field(default_factory=dict)
+    columns: set[str] = field(default_factory=set)
+
+    def add(self, records: int, judged: Judged) -> None:
+        """Count what became of a batch."""
+        self.records += records
+        self.accepted += judged.accepted
+        self.refused += len(judged.refused)
+        self.columns |= judged.columns
+        for one in judged.tuples:
+            self._count(one)
+
+    def _count(self, one: Tuples) -> None:
+        arrival_us = instants_us(one.rows.column("arrival_time"))
+        first, last = int(arrival_us.min()), int(arrival_us.max())
+        self.first_us = first if self.first_us is None else min(first, self.first_us)
+        self.last_us = last if self.last_us is None else max(last, self.last_us)
+        numbers = arrival_us // self.interval_us
+        different, rows = np.unique(numbers, return_counts=True)
+        self.by_interval.update(dict(zip(different.tolist(), rows.tolist(), strict=True)))
+        for number in different.tolist() if one.others else ():
+            here = arrival_us if len(different) == 1 else np.where(numbers == number, arrival_us, _NEVER_US)
+            for name, there in one.others.items():
+                arrivals = here if there is None else here[there]
+                count = int((arrivals < _NEVER_US).sum())
+                if count:
+                    ignored = Ignored(count, int(arrivals.min()))
+                    before = self.ignored.get((number, name))
+                    self.ignored[number, name] = ignored if before is None else before.and_others(ignored)
+
+    def report(self, piece: Piece) -> PieceReport:
+        """The report on a piece, as far as it is known."""
+        return PieceReport(
+            stream=piece.stream.name,
+            file=piece.file,
+            status="ok",
+            start=piece.start,
+            records=self.records,
+            accepted=self.accepted,
+            refused=self.refused,
+            by_interval=dict(self.by_interval),
+            first_us=self.first_us,
+            last_us=self.last_us,
+            ignored=self.ignored,
+            columns=frozenset(self.columns),
         )
-    except pa.ArrowException:
-        return None
-    return table if table.num_rows == len(block.starts) else None
 
 
-def _well_quoted(block: Block) -> bool:
-    """Whether quotes only enclose whole cells, or are doubled within them, and close where their line ends."""
-    octets = np.frombuffer(block.data, np.uint8)
-    quotes = np.flatnonzero(octets == _QUOTE)
-    if len(quotes) % 2 or (np.searchsorted(quotes, block.starts) % 2).any():
-        return False
-    opening, closing = quotes[::2], quotes[1::2]
-    before = np.where(opening > 0, octets[np.maximum(opening - 1, 0)], _LF)
-    after = np.where(closing + 1 < len(octets), octets[np.minimum(closing + 1, len(octets) - 1)], _LF)
-    doubled = opening[1:] == closing[:-1] + 1
-    opens = np.isin(before, (_COMMA, _LF, _CR))
-    opens[1:] |= doubled
-    closes = np.isin(after, (_COMMA, _LF, _CR))
-    closes[:-1] |= doubled
-    return bool(opens.all() and closes.all())
+_NEVER_US = 2**62
+
+
+class _Writer:
+    """Collects what a slice keeps, and writes it as parts. What a piece gave can be dropped until it is settled."""
+
+    def __init__(self, task: ParseTask):
+        self.task = task
+        self.result = ParseResult()
+        self._pieces: list[Piece] = []
+        self._settled = _Kept()
+        self._open = _Kept()
+
+    def begin(self, piece: Piece) -> None:
+        """What follows is of this piece."""
+        self._piece = piece
+        self._pieces.append(piece)
+
+    def settle(self) -> None:
+        """The piece was read to its end."""
+        if self._open.parts:
+            self._write(self._open)
+            self._move_parts()
+        self._settled.tuples += self._open.tuples
+        self._settled.refused += self._open.refused
+        self._settled.rows += self._open.rows
+        self._open = _Kept()
+        if self._settled.rows >= _PART_ROWS:
+            self.close()
+
+    def forget(self) -> None:
+        """Drop everything of the piece."""
+        for _, part in self._open.parts:
+            place(part.path).unlink()
+        self._open = _Kept()
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._write(self._settled)
+        for accepted, part in self._settled.parts:
+            (self.result.tuples if accepted else self.result.refused).append(part)
+        self._settled = _Kept()
+
+    def add(self, table: pa.Table) -> None:
+        """Keep tuples."""
+        ids = table.column("event_id").combine_chunks()
+        number = pa.repeat(pa.scalar(len(self._pieces) - 1, pa.int32()), table.num_rows)
+        table = table.append_column(FILE, number).append_column(HASH, pa.array(hashes(ids)))
+        self._keep(self._open.tuples, table)
+
+    def refuse(self, refused: Sequence[Refused]) -> None:
+        """Keep refused records."""
+        rows = {
+            FILE: [len(self._pieces) - 1] * len(refused),
+            POSITION: [r.position for r in refused],
+            LINE: [r.line for r in refused],
+            "arrival_us": [r.verdict.arrival_us for r in refused],
+            "reason": [r.verdict.reason for r in refused],
+            "column": [r.verdict.column for r in refused],
+            "record": [r.text for r in refused],
+        }
+        self._keep(self._open.refused, pa.table(rows, schema=REFUSED_SCHEMA))
+
+    def _keep(self, tables: list[tuple[str, pa.Table]], table: pa.Table) -> None:
+        tables.append((self._piece.stream.name, table))
+        self._open.rows += table.num_rows
+        if self._open.rows >= _PART_ROWS:
+            self._write(self._open)
+
+    def _move_parts(self) -> None:
+        for accepted, part in self._open.parts:
+            (self.result.tuples if accepted else self.result.refused).append(part)
+
+    def _write(self, kept: _Kept) -> None:
+        for accepted, tables in ((True, kept.tuples), (False, kept.refused)):
+            for stream in dict.fromkeys(name for name, _ in tables):
+                table = pa.concat_tables([rows for name, rows in tables if name == stream])
+                kept.parts.append((accepted, self._part(stream, table)))
+            tables.clear()
+        kept.rows = 0
+
+    def _part(self, stream: str, table: pa.Table) -> Part:
+        path = f"{self.task.folder}/{uuid.uuid4().hex}.arrow"
+        with output(place(path)) as file, pa.ipc.new_file(file, table.schema) as out:
+            out.write_table(table)
+        span = (0, 0)
+        if "arrival_time" in table.column_names:
+            arrival_us = instants_us(table.column("arrival_time"))
+            span = int(arrival_us.min()), int(arrival_us.max())
+        files, starts = (tuple(x) for x in zip(*((p.file, p.start) for p in self._pieces), strict=True))
+        return Part(stream, path, files, starts, table.num_rows, *span)
+
+
+@dataclass
+class _Kept:
+    """Stream and table of each; ``parts``: those that were written already, and whether they are of tuples."""
+
+    tuples: list[tuple[str, pa.Table]] = field(default_factory=list)
+    refused: list[tuple[str, pa.Table]] = field(default_factory=list)
+    parts: list[tuple[bool, Part]] = field(default_factory=list)
+    rows: int = 0

@@ -1,134 +1,115 @@
-"""Blocks of records to tuples and refused records: whole where all is well, else record by record."""
+"""Batches of records to tuples and refused records: whole where all is well, else record by record."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tidegate.declarations.models import Stream
 from tidegate.declarations.tables import STREAM_KEYS, event_schema
-from tidegate.sources import parquet, parse
-from tidegate.sources.blocks import Block, text_of
-from tidegate.sources.columns import from_values
 from tidegate.sources.files import SourceFile
+from tidegate.sources.formats import Batch
+from tidegate.sources.identity import event_ids
 from tidegate.sources.judge import Verdict, by_column, by_record
-from tidegate.sources.values import Given
+from tidegate.sources.layout import layout_of
+from tidegate.values.base import Mask
 
-AT = "_at"
+POSITION, LINE = "_at", "_line"
 _PARTS = 16
-_FEW_LINES = 48
+_FEW_RECORDS = 48
+Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Refused:
-    """A refused record: the verdict, where it is (octet of the line, number of the row), and its text."""
+    """A refused record: the verdict, where it is in its file, its line within the piece, and its text."""
 
     verdict: Verdict
-    at: int
+    position: int
+    line: int
     text: str
+
+
+@dataclass(frozen=True)
+class Tuples:
+    """Accepted records: ``rows`` of ``event_schema`` with where each was.
+
+    ``others``: name of a field that no column is read from → which rows have it, None: all of them.
+    """
+
+    rows: pa.Table
+    others: dict[str, Mask | None]
 
 
 @dataclass
 class Judged:
-    """What became of records. ``tuples``: tables of ``event_schema`` with ``_at``, int64: where the record is."""
+    """What became of records. ``columns``: those of which any record has a value, good or not."""
 
-    tuples: list[pa.Table]
-    refused: list[Refused]
+    tuples: list[Tuples] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+    columns: set[str] = field(default_factory=set)
 
     @property
-    def records(self) -> int:
-        """How many there were."""
-        return sum(int(table.num_rows) for table in self.tuples) + len(self.refused)
+    def accepted(self) -> int:
+        """How many tuples there are."""
+        return sum(int(one.rows.num_rows) for one in self.tuples)
 
 
-def judge_lines(
-    stream: Stream, file: SourceFile, block: Block, header: tuple[str, ...], judged: Judged, whole: bool = True
-) -> None:
-    """Judge a block of JSON lines or CSV. ``whole`` False: record by record at once."""
-    lines = len(block.starts)
-    if not lines:
-        return
-    table = _table(stream, block, header) if whole else None
-    if table is not None:
-        tuples, good = by_column(stream, file, table)
-        _keep(tuples, good, block.starts + block.offset, judged)
-        doubtful = np.flatnonzero(~good).tolist()
-    elif whole and lines > _FEW_LINES:
-        cuts = [lines * i // _PARTS for i in range(_PARTS + 1)]
+def judge(stream: Stream, file: SourceFile, batch: Batch, judged: Judged, whole: bool = True) -> None:
+    """Judge a batch's records. ``whole`` False: record by record at once."""
+    raw = batch.columns() if whole and len(batch) else None
+    if raw is not None:
+        columns = by_column(stream, file, len(batch), raw.columns)
+        good = columns.good
+        judged.columns |= {name for name, values in raw.columns.items() if values.null_count < len(values)}
+        rows = _table(stream, file, columns.typed, columns.arrival, batch.positions, batch.lines)
+        others = {name: there for name, there in raw.others}
+        if not good.all():
+            rows = rows.filter(pa.array(good))
+            others = {name: None if there is None else there[good] for name, there in others.items()}
+        if rows.num_rows:
+            judged.tuples.append(Tuples(rows, others))
+        _judge_each(stream, file, batch, np.flatnonzero(~good).tolist(), judged)
+    elif whole and len(batch) > _FEW_RECORDS:
+        cuts = [len(batch) * i // _PARTS for i in range(_PARTS + 1)]
         for first, last in zip(cuts, cuts[1:], strict=False):
-            judge_lines(stream, file, block.lines(first, last), header, judged)
-        return
+            judge(stream, file, batch.between(first, last), judged)
     else:
-        doubtful = list(range(lines))
-    fields = _fields(stream, header)
-    _judge_each(
-        stream,
-        file,
-        [fields(block.line(i)) for i in doubtful],
-        [int(block.starts[i]) + block.offset for i in doubtful],
-        lambda i: text_of(block.line(doubtful[i])),
-        judged,
-    )
+        _judge_each(stream, file, batch, range(len(batch)), judged)
 
 
-def judge_rows(
-    stream: Stream, file: SourceFile, first: int, rows: pa.Table, judged: Judged, whole: bool = True
-) -> None:
-    """Judge rows of a Parquet file, of which the first is number ``first``."""
-    at = np.arange(first, first + rows.num_rows)
-    known = set(rows.column_names) <= {c.name for c in stream.columns}
-    table = parquet.plain(rows) if whole and known else None
-    if table is not None:
-        tuples, good = by_column(stream, file, table)
-        _keep(tuples, good, at, judged)
-        doubtful = np.flatnonzero(~good)
-    else:
-        doubtful = np.arange(rows.num_rows)
-    if not len(doubtful):
-        return
-    given = parquet.givens(rows, doubtful.tolist()) if rows.num_columns else [{} for _ in doubtful]
-    _judge_each(stream, file, given, at[doubtful].tolist(), lambda i: parquet.record_text(given[i]), judged)
-
-
-def _table(stream: Stream, block: Block, header: tuple[str, ...]) -> pa.Table | None:
-    return parse.csv_table(stream, block, header) if stream.format == "csv" else parse.json_table(stream, block)
-
-
-def _fields(stream: Stream, header: tuple[str, ...]) -> Callable[[bytes], Mapping[str, Given] | None]:
-    return (lambda line: parse.csv_fields(line, header)) if stream.format == "csv" else parse.json_fields
-
-
-def _keep(tuples: pa.Table, good: np.ndarray, at: np.ndarray, judged: Judged) -> None:
-    tuples = tuples.append_column(AT, pa.array(at, pa.int64()))
-    kept = tuples if good.all() else tuples.filter(pa.array(good))
-    if kept.num_rows:
-        judged.tuples.append(kept)
-
-
-def _judge_each(
-    stream: Stream,
-    file: SourceFile,
-    given: Sequence[Mapping[str, Given] | None],
-    at: Sequence[int],
-    text: Callable[[int], str],
-    judged: Judged,
-) -> None:
-    good: list[tuple[int, Verdict]] = []
-    for i, record in enumerate(given):
+def _judge_each(stream: Stream, file: SourceFile, batch: Batch, rows: Sequence[int], judged: Judged) -> None:
+    good: list[tuple[int, Verdict, frozenset[str]]] = []
+    for row in rows:
+        record = batch.record(row)
         verdict = by_record(stream, file, record)
-        if verdict.reason is None:
-            good.append((at[i], verdict))
+        if record is not None and len(judged.columns) < len(stream.columns):
+            judged.columns |= {name for name, value in record.values.items() if value is not None}
+        if verdict.reason is None and record is not None:
+            good.append((row, verdict, record.others))
         else:
-            judged.refused.append(Refused(verdict, at[i], text(i)))
+            judged.refused.append(Refused(verdict, int(batch.positions[row]), int(batch.lines[row]), batch.text(row)))
     if not good:
         return
-    kinds = {c.name: c.type for c in stream.columns}
-    by_name = {name: from_values(kinds[name], [v.values[name] for _, v in good]) for name in kinds}
-    arrival = from_values("timestamp", [v.arrival_us for _, v in good])
-    own = [by_name[stream.id[0]].cast(pa.string()), by_name[stream.event_time], arrival]
-    own += [by_name[name] for name in kinds if name not in STREAM_KEYS]
-    table = pa.table(own, schema=event_schema(stream))
-    judged.tuples.append(table.append_column(AT, pa.array([place for place, _ in good], pa.int64())))
+    fields = layout_of(stream).fields
+    typed = {f.column.name: f.values.of([v.values[f.column.name] for _, v, _ in good]) for f in fields}
+    arrival = pa.array([v.arrival_us for _, v, _ in good], pa.int64())
+    places = np.array([row for row, _, _ in good])
+    table = _table(stream, file, typed, arrival, batch.positions[places], batch.lines[places])
+    names = sorted(set().union(*(others for _, _, others in good)))
+    judged.tuples.append(Tuples(table, {n: np.array([n in others for _, _, others in good]) for n in names}))
+
+
+def _table(
+    stream: Stream, file: SourceFile, typed: dict[str, pa.Array], arrival: pa.Array, positions: Int64s, lines: Int64s
+) -> pa.Table:
+    schema = event_schema(stream)
+    places = pa.array(positions, pa.int64())
+    keys = [event_ids(stream, file, typed, places), typed[stream.event_time], arrival.cast(schema.types[2])]
+    columns = keys + [typed[c.name] for c in stream.columns if c.name not in STREAM_KEYS]
+    table = pa.table(columns, schema=schema)
+    return table.append_column(POSITION, places).append_column(LINE, pa.array(lines, pa.int64()))

@@ -22,17 +22,36 @@ from tidegate.engine import Slice
 from tidegate.operators import duplicates
 from tidegate.operators.schedule import instants_us
 from tidegate.operators.tuple_bytes import Held, tuple_bytes
-from tidegate.sources import parquet
-from tidegate.sources.blocks import lines_at
-from tidegate.sources.files import SourceFile
-from tidegate.sources.intake import FILE, HASH, Part
+from tidegate.sources.parse import FILE, HASH, Part
+from tidegate.sources.records import LINE, POSITION
+from tidegate.sources.source import source_of
 from tidegate.store import parquet as stored
 
 ROW_GROUP_ROWS = 1 << 17
+_QUARANTINE_ORDER = ("arrival_time", "reason", "record", "column", "source", "position")
 Rows = Mapping[str, npt.NDArray[np.int64]]
 """A part's path → numbers of rows in it, ascending."""
-Span = tuple[int, int, int]
-"""Of a file: the instant that refused records belong to, unless they say one between the first and the last arrival."""
+
+
+@dataclass(frozen=True)
+class Homes:
+    """Which interval a file's refused records belong to.
+
+    One whose arrival lies in [``first_us``, ``last_us``] is of the interval in which it arrived. Any other is of the
+    interval in which the file was first seen to be so long: ``seen`` has pairs of bytes and the interval's start (any
+    instant of it), both ascending; the last one takes what is behind it, too.
+    """
+
+    first_us: int
+    last_us: int
+    seen: tuple[tuple[int, int], ...]
+
+    def of(self, arrival_us: npt.NDArray[np.int64], positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """An instant of each record's interval; ``positions``: bytes of the file: int64[n]."""
+        sizes, starts = np.array(self.seen, np.int64).T
+        step = np.minimum(np.searchsorted(sizes, positions, side="right"), len(sizes) - 1)
+        within = (arrival_us >= self.first_us) & (arrival_us <= self.last_us)
+        return np.asarray(np.where(within, arrival_us, starts[step]), np.int64)
 
 
 @dataclass(frozen=True)
@@ -109,11 +128,11 @@ def _looked_at(
         mine = np.flatnonzero(owners == number)
         if not len(mine):
             continue
-        table = part.read(["event_id", "arrival_time", "event_time", FILE, "_at"]).take(pa.array(places[mine]))
+        table = part.read(["event_id", "arrival_time", "event_time", FILE, POSITION]).take(pa.array(places[mine]))
         ids[mine] = table.column("event_id").to_pylist()
         times = (instants_us(table.column(name)).tolist() for name in ("arrival_time", "event_time"))
         names = [part.files[n].name for n in table.column(FILE).to_pylist()]
-        for i, *turn in zip(mine, *times, names, table.column("_at").to_pylist(), strict=True):
+        for i, *turn in zip(mine, *times, names, table.column(POSITION).to_pylist(), strict=True):
             turns[i] = tuple(turn)
     return ids.tolist(), turns.tolist()
 
@@ -247,8 +266,9 @@ def counted(rows: pa.Table, held: Sequence[Held], tick_us: int) -> pa.Table:
 class Refusals:
     """A stream's refused records: of ``parts``, and the tuples ``again`` that bear an id that came before.
 
-    ``spans``: by file's name. ``files``: broken_file, (start of the interval, what there is to say). ``to``: number of
-    the interval since 1970 → where its rows go.
+    ``homes``: by file's name. ``first_lines``: file's name and start of a piece → how many lines are before it.
+    ``files``: broken_file, (start of the interval, file's name, what there is to say). ``to``: number of the interval
+    since 1970 → where its rows go.
     """
 
     stream: Stream
@@ -256,8 +276,9 @@ class Refusals:
     tuples: tuple[Part, ...]
     again: Rows
     broken: frozenset[str]
-    spans: Mapping[str, Span]
-    files: tuple[tuple[int, str], ...]
+    homes: Mapping[str, Homes]
+    first_lines: Mapping[tuple[str, int], int]
+    files: tuple[tuple[int, str, str], ...]
     interval_us: int
     to: Mapping[int, str]
 
@@ -272,74 +293,93 @@ def write_refusals(one: Slice) -> tuple[Counter[int], Counter[tuple[str, int]]]:
     for part in item.parts:
         table = part.read()
         table = table.filter(pa.array(kept(part, table, item.broken)))
-        homes = homes_us(table, part, item.spans) // item.interval_us
-        tables.append(_rows(item.stream, table, homes))
+        homes = homes_us(table, part, item.homes) // item.interval_us
+        tables.append(_rows(item, table, homes, _places(item, part, table)))
         names = [part.files[n].name for n in table.column(FILE).to_pylist()]
         by_file.update((name, n) for name, n in zip(names, homes.tolist(), strict=True) if n in item.to)
     for part in item.tuples:
         rows = item.again.get(part.path, ())
         if len(rows):
-            table = part.read(["arrival_time", FILE, "_at"]).take(pa.array(rows))
-            arrival_us = instants_us(table.column("arrival_time"))
-            own = pa.table(
-                {
-                    "arrival_us": arrival_us,
-                    "reason": ["duplicate_id"] * len(rows),
-                    "column": [", ".join(item.stream.id)] * len(rows),
-                    "record": _texts(item.stream, part, table),
-                }
+            tables.append(
+                _duplicates(item, part, part.read(["arrival_time", FILE, POSITION, LINE]).take(pa.array(rows)))
             )
-            tables.append(_rows(item.stream, own, arrival_us // item.interval_us))
     if item.files:
-        said = [{"arrival_us": None, "reason": "broken_file", "column": None, "record": text} for _, text in item.files]
-        schema = pa.schema([("arrival_us", pa.int64()), *[(n, pa.string()) for n in ("reason", "column", "record")]])
-        starts = np.array([us for us, _ in item.files])
-        tables.append(_rows(item.stream, pa.Table.from_pylist(said, schema), starts // item.interval_us))
+        tables.append(_broken_files(item))
     counts = Counter[int]()
     if not tables:
         return counts, by_file
     table = pa.concat_tables(tables)
     for number, path in item.to.items():
-        own = table.filter(pc.equal(table.column("_home"), number)).drop_columns("_home")
-        if own.num_rows:
-            keys = [(n, "ascending", "at_start") for n in ("arrival_time", "reason", "record", "column")]
-            order = pc.sort_indices(own, keys)
-            stored.write(own.take(order), path)
-            counts[number] = own.num_rows
+        rows_of = table.filter(pc.equal(table.column("_home"), number)).drop_columns("_home")
+        if rows_of.num_rows:
+            order = pc.sort_indices(rows_of, [(name, "ascending", "at_start") for name in _QUARANTINE_ORDER])
+            stored.write(rows_of.take(order), path)
+            counts[number] = rows_of.num_rows
     return counts, by_file
 
 
-def homes_us(table: pa.Table, part: Part, spans: Mapping[str, Span]) -> npt.NDArray[np.int64]:
-    """The instant that says which interval each refused record belongs to: its arrival, if the file can have that.
+def _duplicates(item: Refusals, part: Part, table: pa.Table) -> pa.Table:
+    arrival_us = instants_us(table.column("arrival_time"))
+    rows = {
+        "arrival_us": arrival_us,
+        "reason": ["duplicate_id"] * table.num_rows,
+        "column": [", ".join(item.stream.id)] * table.num_rows,
+        "record": _texts(item.stream, part, table),
+    }
+    return _rows(item, pa.table(rows), arrival_us // item.interval_us, _places(item, part, table))
 
-    ``spans``: as :class:`Refusals` has them.
-    """
-    of_files = [spans.get(file.name, (file.modified_us,) * 3) for file in part.files]
-    home, first, last = np.array(of_files, np.int64).T
+
+def _broken_files(item: Refusals) -> pa.Table:
+    rows = [{"arrival_us": None, "reason": "broken_file", "column": None, "record": text} for _, _, text in item.files]
+    schema = pa.schema([("arrival_us", pa.int64()), *[(n, pa.string()) for n in ("reason", "column", "record")]])
+    starts = np.array([us for us, _, _ in item.files])
+    places = [name for _, name, _ in item.files], [None] * len(rows)
+    return _rows(item, pa.Table.from_pylist(rows, schema), starts // item.interval_us, places)
+
+
+def _places(item: Refusals, part: Part, table: pa.Table) -> tuple[list[str], list[int | None]]:
+    """Of each record the file, and the line or row, from 1."""
+    before = [item.first_lines.get((f.name, start), 0) for f, start in zip(part.files, part.starts, strict=True)]
+    numbers = table.column(FILE).to_pylist()
+    lines = table.column(LINE).to_pylist()
+    return [part.files[n].name for n in numbers], [before[n] + x + 1 for n, x in zip(numbers, lines, strict=True)]
+
+
+def homes_us(table: pa.Table, part: Part, homes: Mapping[str, Homes]) -> npt.NDArray[np.int64]:
+    """An instant that says which interval each refused record belongs to: int64[n]; ``homes``: by file's name."""
     files = table.column(FILE).to_numpy()
     arrival_us = table.column("arrival_us").fill_null(-(2**62)).to_numpy()
-    within = (arrival_us >= first[files]) & (arrival_us <= last[files])
-    return np.asarray(np.where(within, arrival_us, home[files]), np.int64)
+    positions = table.column(POSITION).to_numpy()
+    instants = np.zeros(len(files), np.int64)
+    for number in np.unique(files).tolist():
+        rows = np.flatnonzero(files == number)
+        file = part.files[number]
+        home = homes.get(file.name) or Homes(1, 0, ((file.bytes, file.modified_us),))
+        instants[rows] = home.of(arrival_us[rows], positions[rows])
+    return instants
 
 
-def _rows(stream: Stream, table: pa.Table, homes: np.ndarray) -> pa.Table:
-    own = {"stream": [stream.name] * table.num_rows, "arrival_time": table.column("arrival_us").cast(TIMESTAMP)}
-    own |= {name: table.column(name).cast(pa.string()) for name in ("reason", "column", "record")}
-    return pa.table(own, schema=common_schema("quarantine")).append_column("_home", pa.array(homes, pa.int64()))
+def _rows(
+    item: Refusals, table: pa.Table, numbers: np.ndarray, places: tuple[Sequence[str], Sequence[int | None]]
+) -> pa.Table:
+    columns = {
+        "stream": [item.stream.name] * table.num_rows,
+        "arrival_time": table.column("arrival_us").cast(TIMESTAMP),
+        **{name: table.column(name).cast(pa.string()) for name in ("reason", "column", "record")},
+        "source": places[0],
+        "position": places[1],
+    }
+    rows = pa.table(columns, schema=common_schema("quarantine"))
+    return rows.append_column("_home", pa.array(numbers, pa.int64()))
 
 
 def _texts(stream: Stream, part: Part, table: pa.Table) -> list[str]:
     """Records as their files have them, looked up again: they were taken for tuples."""
     texts: list[str] = [""] * table.num_rows
-    files, places = table.column(FILE).to_pylist(), table.column("_at").to_pylist()
+    files, places = table.column(FILE).to_pylist(), table.column(POSITION).to_pylist()
     for number in sorted(set(files)):
         mine = sorted((at, i) for i, (file, at) in enumerate(zip(files, places, strict=True)) if file == number)
-        found = text_at(stream, part.files[number], [at for at, _ in mine])
+        found = source_of(stream).texts_at(part.files[number], [at for at, _ in mine])
         for (_, i), text in zip(mine, found, strict=True):
             texts[i] = text
     return texts
-
-
-def text_at(stream: Stream, file: SourceFile, places: Sequence[int]) -> list[str]:
-    """Records of a file by their places, ascending."""
-    return parquet.rows_at(file, stream, places) if stream.format == "parquet" else lines_at(file, places)

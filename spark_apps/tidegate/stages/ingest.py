@@ -17,10 +17,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidegate.declarations.models import from_us
 from tidegate.engine.context import RunContext, StageRun
 from tidegate.queries import planner
 from tidegate.sources.files import SLICE_BYTES, packed
-from tidegate.sources.intake import Intake, Taken, take
+from tidegate.sources.parse import ParseResult, ParseTask, parse_pieces
 from tidegate.sources.settle import (
     Again,
     Refusals,
@@ -33,7 +34,7 @@ from tidegate.sources.settle import (
 )
 from tidegate.stages import ingest_account as account
 from tidegate.stages.id_memory import memory_us, remembered, state_of
-from tidegate.stages.ingest_listing import Listing, changed_since, file_rows, listed, refuse_changed
+from tidegate.stages.ingest_listing import Listing, changed_since, file_rows, listed, refuse_changed, seen_before
 from tidegate.stages.launcher import launch
 from tidegate.store.intervals import Interval
 
@@ -65,13 +66,19 @@ def read(context: RunContext, intervals: Sequence[Interval], slice_bytes: int = 
         for listing in listings:
             landed = sum(file.bytes for file in listing.files)
             context.progress(f"ingest: {listing.stream.name}: {len(listing.files)} files, {landed} bytes")
-        taken = _take(context, stage, listings, intervals, slice_bytes)
+        taken = _parse(context, stage, listings, intervals, slice_bytes)
+        apart = account.cut_inside(taken.reports)
+        if apart:
+            # Cells with line ends were cut: these files are read as a whole, all of them again, which is rare.
+            listings = [listed(stream, intervals, slice_bytes, whole=apart) for stream in context.pipeline.streams]
+            taken = _parse(context, stage, listings, intervals, slice_bytes)
         refuse_changed(listings)
-        found = account.found(taken.reports, context.pipeline.interval_s * 1_000_000)
+        found = account.found(taken.reports, seen_before(context, listings), intervals[0].start_us)
         again = _again(context, taken, found, intervals)
         counts = _write_tuples(context, stage, taken, found, again, intervals)
         refused, by_file = _write_quarantine(context, stage, taken, found, again, intervals)
         _write_source_files(context, stage, listings, found, by_file, intervals)
+        _write_unknown_columns(context, stage, found, intervals)
         account.reconcile(context.pipeline, stage, found, by_file, intervals)
         planner.put_arrivals(context, stage, intervals, counts)
         for interval in intervals:
@@ -84,18 +91,18 @@ def _number(interval: Interval) -> int:
     return interval.start_us // (interval.end_us - interval.start_us)
 
 
-def _take(
+def _parse(
     context: RunContext, stage: StageRun, listings: Sequence[Listing], intervals: Sequence[Interval], slice_bytes: int
-) -> Taken:
+) -> ParseResult:
     """Parse and judge everything."""
     folder = stage.commit.scratch / "parts"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     pieces = [piece for listing in listings for piece in listing.pieces]
     length_us = context.pipeline.interval_s * 1_000_000
     span = intervals[0].start_us, intervals[-1].end_us
-    slices = [Intake(own, *span, str(folder), length_us) for own in packed(pieces, slice_bytes)]
-    parts = context.run_slices(take, slices, sum(piece.cost for piece in pieces) // _BYTES_A_ROW)
-    together = Taken()
+    slices = [ParseTask(some, *span, str(folder), length_us) for some in packed(pieces, slice_bytes)]
+    parts = context.run_slices(parse_pieces, slices, sum(piece.cost for piece in pieces) // _BYTES_A_ROW)
+    together = ParseResult()
     for part in parts:
         together.reports += part.reports
         together.tuples += part.tuples
@@ -103,7 +110,9 @@ def _take(
     return together
 
 
-def _again(context: RunContext, taken: Taken, found: account.Found, intervals: Sequence[Interval]) -> dict[str, Rows]:
+def _again(
+    context: RunContext, taken: ParseResult, found: account.Found, intervals: Sequence[Interval]
+) -> dict[str, Rows]:
     """Stream → the rows of its parts that bear an id of an accepted tuple that arrived in the last ``max_late``."""
     pipeline = context.pipeline
     every = sum(part.rows for part in taken.tuples)
@@ -114,6 +123,8 @@ def _again(context: RunContext, taken: Taken, found: account.Found, intervals: S
     owners: list[str] = []
     for stream in pipeline.streams:
         parts = tuple(part for part in taken.tuples if part.stream == stream.name)
+        if not stream.id:
+            continue  # a place in a file is there once
         past = remembered(context.warehouse, stream, intervals[0].start_us) if parts else ()
         again = Again(parts, found.broken, past, pipeline.interval_s * 1_000_000, memory_us(pipeline, stream))
         rows = sum(part.rows for part in parts)
@@ -135,7 +146,7 @@ def _again(context: RunContext, taken: Taken, found: account.Found, intervals: S
 def _write_tuples(
     context: RunContext,
     stage: StageRun,
-    taken: Taken,
+    taken: ParseResult,
     found: account.Found,
     again: dict[str, Rows],
     intervals: Sequence[Interval],
@@ -191,7 +202,7 @@ def _packed_run(context: RunContext, items: Sequence[tuple[Interval, Sorted]], f
 def _write_quarantine(
     context: RunContext,
     stage: StageRun,
-    taken: Taken,
+    taken: ParseResult,
     found: account.Found,
     again: dict[str, Rows],
     intervals: Sequence[Interval],
@@ -210,7 +221,8 @@ def _write_quarantine(
                 tuple(part for part in taken.tuples if part.path in again[stream.name]),
                 again[stream.name],
                 found.broken,
-                found.spans,
+                found.homes,
+                found.first_lines,
                 found.broken_rows(stream, intervals),
                 context.pipeline.interval_s * 1_000_000,
                 to,
@@ -248,10 +260,25 @@ def _write_source_files(
     _tell_of_files(context, told)
 
 
+def _write_unknown_columns(
+    context: RunContext, stage: StageRun, found: account.Found, intervals: Sequence[Interval]
+) -> None:
+    """Write which fields of accepted records no column is read from."""
+    for interval in intervals:
+        rows = [
+            {"stream": stream, "column": name, "records": one.records, "first_seen": from_us(one.first_us)}
+            for stream, fields in sorted(found.ignored.items())
+            for (number, name), one in sorted(fields.items())
+            if number == _number(interval)
+        ]
+        data = pa.Table.from_pylist(rows, schema=context.warehouse.schema("unknown_columns"))
+        stage.commit.put_arrow("unknown_columns", interval, data)
+
+
 def _tell_of_files(context: RunContext, rows: Sequence[dict[str, Any]]) -> None:
     """A line for the missing files of a stream, unless it ignores them, and one for those of which nothing is taken."""
     for stream in context.pipeline.streams:
-        for status in ("missing", "unreadable", "unplaced"):
+        for status in ("missing", "unreadable"):
             paths = [row["path"] for row in rows if (row["stream"], row["status"]) == (stream.name, status)]
             if not paths or (status == "missing" and stream.missing_file == "ignore"):
                 continue

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tidegate.declarations.errors import UserError
-from tidegate.declarations.models import Pipeline, Stream
+from tidegate.declarations.models import Pipeline, Stream, from_us
 from tidegate.engine.context import StageRun
-from tidegate.sources.files import PACKED, SourceFile
-from tidegate.sources.intake import Report
-from tidegate.sources.settle import Span
+from tidegate.sources.files import SourceFile
+from tidegate.sources.parse import IgnoredFields, PieceReport
+from tidegate.sources.settle import Homes
 from tidegate.store.intervals import Interval
 
 
@@ -25,84 +26,141 @@ class RecordsLostError(UserError):
 class Found:
     """What the pieces' reports say of the files.
 
-    ``status``: file → ok, empty, unreadable, or unplaced: its name says no time, and its records are all refused.
-    ``errors``: of those that cannot be read. ``good``: stream → number of the interval → good records. ``by_file``: the
-    same by file. ``spans``: file → arrivals that its records may have.
+    ``status``: file → ok, empty, or unreadable. ``errors``: of those that cannot be read. ``good``: stream → number of
+    the interval → good records. ``by_file``: the same by file. ``homes``: file → where its refused records belong.
+    ``first_lines``: file, and start of a piece → lines before it. ``refused``: file → how many of its records are.
+    ``ignored``: stream → fields that no column is read from. ``columns``, ``names``: stream → columns of which any
+    record has a value, and the names of fields.
     """
 
     status: dict[str, str] = field(default_factory=dict)
     errors: dict[str, tuple[str, SourceFile, str]] = field(default_factory=dict)
     good: dict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
     by_file: Counter[tuple[str, int]] = field(default_factory=Counter)
-    spans: dict[str, Span] = field(default_factory=dict)
+    homes: dict[str, Homes] = field(default_factory=dict)
+    first_lines: dict[tuple[str, int], int] = field(default_factory=dict)
+    refused: Counter[str] = field(default_factory=Counter)
+    ignored: dict[str, IgnoredFields] = field(default_factory=lambda: defaultdict(dict))
+    columns: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    names: dict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
+
+    def since(self, file: SourceFile, interval: Interval) -> dict[str, Any]:
+        """What ``source_files`` says of a file that the interval was the first to see so long, else nothing."""
+        homes = self.homes.get(file.name)
+        if homes is None or file.period_start_us is not None:
+            return {}
+        for octets, start_us in homes.seen:
+            if interval.start_us <= start_us < interval.end_us:
+                return {"since": from_us(start_us), "since_bytes": octets}
+        return {}
 
     @property
     def broken(self) -> frozenset[str]:
         """Files of which nothing is taken."""
         return frozenset(self.errors)
 
-    def broken_rows(self, stream: Stream, intervals: Sequence[Interval]) -> tuple[tuple[int, str], ...]:
-        """(start of the interval, what there is to say) of the files that cannot be read, in all their intervals."""
+    def broken_rows(self, stream: Stream, intervals: Sequence[Interval]) -> tuple[tuple[int, str, str], ...]:
+        """(start of the interval, file, what there is to say) of files that cannot be read, in all their intervals."""
         rows = []
         for name, (own, file, error) in sorted(self.errors.items()):
             for interval in intervals if own == stream.name else ():
                 start_us, end_us = file.period_start_us, file.period_end_us
                 if start_us is None or end_us is None or (start_us < interval.end_us and end_us > interval.start_us):
-                    rows.append((interval.start_us, f"{name}: {error}"))
+                    rows.append((interval.start_us, name, f"{name}: {error}"))
         return tuple(rows)
 
 
-def found(reports: Sequence[Report], interval_us: int) -> Found:
-    """Put the reports on all pieces together, file by file."""
+def found(reports: Sequence[PieceReport], seen: Mapping[str, Seen], run_start_us: int) -> Found:
+    """Put the reports on all pieces together, file by file.
+
+    Args:
+        reports: on all pieces of all files.
+        seen: file → when it was first seen how long, as ``source_files`` has it.
+        run_start_us: start of the first interval that is being run.
+    """
     together = Found()
-    by_file: dict[str, list[Report]] = defaultdict(list)
+    by_file: dict[str, list[PieceReport]] = defaultdict(list)
     for report in reports:
         by_file[report.file.name].append(report)
-    for name, own in by_file.items():
-        file, errors = own[0].file, [r.error for r in own if r.error is not None]
+    for name, pieces in by_file.items():
+        file, errors = pieces[0].file, [r.error for r in pieces if r.error is not None]
         if errors:
             together.status[name] = "unreadable"
-            together.errors[name] = own[0].stream, file, errors[0]
+            together.errors[name] = pieces[0].stream, file, errors[0]
             continue
-        refused_all = file.period_start_us is None and any(r.refused for r in own) and not any(r.accepted for r in own)
-        together.status[name] = "unplaced" if refused_all else own[0].status
-        _check(file, own)
-        for report in own:
-            together.good[report.stream].update(report.by_interval)
-            together.by_file.update({(name, number): rows for number, rows in report.by_interval.items()})
-        together.spans[name] = _span(file, own, interval_us)
+        together.status[name] = pieces[0].status
+        _check(file, pieces)
+        lines = 0
+        for report in sorted(pieces, key=lambda r: r.start):
+            together.first_lines[name, report.start] = lines
+            lines += report.lines
+            _add(together, name, report)
+        together.homes[name] = _homes(file, pieces, seen.get(name, ()), run_start_us)
     return together
 
 
-def _span(file: SourceFile, reports: Sequence[Report], interval_us: int) -> Span:
-    """The arrivals that the file's records may have, and where those belong that have none of these.
+Seen = tuple[tuple[int, int], ...]
+"""Bytes that a file had, and start of the interval that saw it so first; both ascending."""
 
-    A file's period says both. Where its name says none: the arrivals of its good records, and the interval that has
-    most of them (one forged clock does not move it); where there are none, when it landed.
+
+def _add(together: Found, name: str, report: PieceReport) -> None:
+    together.good[report.stream].update(report.by_interval)
+    together.by_file.update({(name, number): rows for number, rows in report.by_interval.items()})
+    together.refused[name] += report.refused
+    together.columns[report.stream] |= report.columns
+    together.names[report.stream].update(dict.fromkeys(report.names))
+    ignored = together.ignored[report.stream]
+    for key, more in report.ignored.items():
+        ignored[key] = ignored[key].and_others(more) if key in ignored else more
+
+
+def _homes(file: SourceFile, reports: Sequence[PieceReport], seen: Seen, run_start_us: int) -> Homes:
+    """Where the file's refused records belong.
+
+    A file's period says it. Where its name says none: the arrivals of its good records are those that its records may
+    have; the others belong to the interval that first saw them. Only of plain text it is known which came later.
     """
     if file.period_start_us is not None and file.period_end_us is not None:
-        return file.period_start_us, file.period_start_us, file.period_end_us - 1
-    by_interval = sum((Counter(r.by_interval) for r in reports), Counter[int]())
-    if not by_interval:
-        return file.modified_us, file.modified_us, file.modified_us
-    fullest = min(by_interval, key=lambda number: (-by_interval[number], number))
-    first = min(r.first_us for r in reports if r.first_us is not None)
-    return fullest * interval_us, first, max(r.last_us for r in reports if r.last_us is not None)
+        return Homes(file.period_start_us, file.period_end_us - 1, ((file.bytes, file.period_start_us),))
+    steps = seen
+    if not steps or file.bytes > steps[-1][0]:
+        steps = (*steps, (file.bytes, run_start_us))
+    if not all(r.plain for r in reports):
+        steps = steps[:1]
+    first = min((r.first_us for r in reports if r.first_us is not None), default=1)
+    return Homes(first, max((r.last_us for r in reports if r.last_us is not None), default=0), steps)
 
 
-def _check(file: SourceFile, reports: Sequence[Report]) -> None:
+def cut_inside(reports: Sequence[PieceReport]) -> frozenset[str]:
+    """Files of which a piece ends elsewhere than the next one begins: a cut was inside a record."""
+    by_file: dict[str, list[PieceReport]] = defaultdict(list)
+    for report in reports:
+        if report.first is not None:
+            by_file[report.file.name].append(report)
+    apart = set()
+    for name, pieces in by_file.items():
+        pieces.sort(key=lambda r: r.start)
+        if any(a.last != b.first for a, b in zip(pieces, pieces[1:], strict=False)):
+            apart.add(name)
+    return frozenset(apart)
+
+
+def _check(file: SourceFile, reports: Sequence[PieceReport]) -> None:
     """That what was counted is what was judged, and that the pieces are the file."""
-    raw, judged = (sum(n) for n in zip(*((r.raw, r.accepted + r.refused) for r in reports), strict=True))
-    if raw != judged:
+    sums = zip(*((r.counted, r.read, r.records, r.accepted + r.refused) for r in reports), strict=True)
+    counted, read, records, judged = (sum(n) for n in sums)
+    if counted != read or records != judged:
         raise RecordsLostError(
-            f"{file.name}: {raw} records were counted, {judged} were judged: nothing was ingested; "
-            "this is a fault of ours, please report it with the file"
+            f"{file.name}: {counted} records were counted and {read} read, {judged} of {records} were judged: nothing "
+            "was ingested; this is a fault of ours, please report it with the file"
         )
-    octets = sum(r.octets for r in reports)
-    text = any(r.octets for r in reports) and file.path.suffix.lower() not in PACKED
-    if text and octets != file.bytes and not file.changed():
+    ends = [r for r in reports if r.last is not None]
+    if not ends or not all(r.plain for r in ends):
+        return
+    octets = sum((r.last or 0) - (r.first or 0) for r in ends)
+    if octets != file.bytes and not file.changed():
         raise RecordsLostError(
-            f"{file.name}: {octets} octets of {file.bytes} were read: nothing was ingested; "
+            f"{file.name}: {octets} bytes of {file.bytes} were read: nothing was ingested; "
             "this is a fault of ours, please report it with the file"
         )
 

@@ -7,11 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from tidegate.declarations.errors import UserError
-from tidegate.declarations.models import Stream, from_us
+from tidegate.declarations.models import Stream, from_us, to_us
 from tidegate.engine.context import RunContext
-from tidegate.sources.files import Expected, Piece, SourceFile, cut, expected_files, modified_at, pattern_unit
-from tidegate.stages.ingest_account import Found
+from tidegate.sources.files import Expected, Piece, SourceFile, modified_at, pattern_unit
+from tidegate.sources.source import source_of
+from tidegate.stages.ingest_account import Found, Seen
+from tidegate.store.gathered import Gathered
 from tidegate.store.intervals import Interval
 from tidegate.store.places import place
 
@@ -32,16 +36,46 @@ class Listing:
         return tuple(file for one in self.expected for file in one.files)
 
 
-def listed(stream: Stream, intervals: Sequence[Interval], slice_bytes: int) -> Listing:
-    """What is there for the intervals."""
-    expected = tuple(expected_files(stream, intervals[0].start, intervals[-1].end))
-    pieces = tuple(piece for one in expected for file in one.files for piece in cut(stream, file, slice_bytes))
-    return Listing(stream, expected, pieces)
+def listed(
+    stream: Stream, intervals: Sequence[Interval], slice_bytes: int, whole: frozenset[str] = frozenset()
+) -> Listing:
+    """What is there for the intervals; the files ``whole`` are a piece each."""
+    source = source_of(stream)
+    expected = tuple(source.expected(intervals[0].start, intervals[-1].end))
+    pieces: list[Piece] = []
+    for file in (file for one in expected for file in one.files):
+        pieces += [Piece(stream, file, cost=file.bytes)] if file.name in whole else source.pieces(file, slice_bytes)
+    return Listing(stream, expected, tuple(pieces))
+
+
+def seen_before(context: RunContext, listings: Sequence[Listing]) -> dict[str, Seen]:
+    """File whose name says no interval → how long it was when which interval (its start) saw it so first."""
+    if all(pattern_unit(listing.stream.path) is not None for listing in listings):
+        return {}
+    known = Gathered(context.warehouse.local / "_gathered" / "files_seen.parquet", keep=_with_since)
+    rows = known.read(context.warehouse, "source_files", context.warehouse.labels("source_files"))
+    seen: dict[str, dict[int, int]] = {}
+    for path, since, octets in zip(
+        *(rows.column(n).to_pylist() for n in ("path", "since", "since_bytes")), strict=True
+    ):
+        steps, start_us = seen.setdefault(path, {}), to_us(since)
+        steps[start_us] = max(octets, steps.get(start_us, 0))
+    return {path: _ascending(steps) for path, steps in seen.items()}
+
+
+def _with_since(rows: pa.Table) -> pa.Table:
+    return rows.filter(rows.column("since").is_valid())
+
+
+def _ascending(steps: dict[int, int]) -> Seen:
+    """Of each length the interval that was first seen with it: those that saw no more than one before do not count."""
+    by_bytes = sorted((octets, start_us) for start_us, octets in steps.items())
+    return tuple(by_bytes)
 
 
 def refuse_changed(listings: Sequence[Listing]) -> None:
     """UserError if a file is another now than when it was listed: what was read of it is neither."""
-    growing = [file.name for listing in listings for file in listing.files if file.changed()]
+    growing = [f.name for listing in listings for f in source_of(listing.stream).changed(listing.files)]
     if growing:
         raise UserError(
             f"{growing[0]} changed while it was read ({len(growing)} such files): nothing was ingested; "
@@ -55,7 +89,7 @@ def file_rows(
     """Rows of ``source_files``: the files that may hold records of the interval, and how many each does hold.
 
     Of files whose names say no time: those that do hold some, that landed in the interval, that cannot be read, or
-    whose records are all refused: those are where the file landed, which may be no interval that is ever run.
+    whose refused records belong to the interval since it was the first to see them.
     """
     stream = listing.stream
     unit = pattern_unit(stream.path)
@@ -70,11 +104,10 @@ def file_rows(
             rows = found.by_file[file.name, number] + by_file[file.name, number]
             status = found.status[file.name]
             here = interval.start_us <= file.modified_us < interval.end_us
-            if status == "unplaced" and here:
-                status = "ok"
-            if one.period_start_us is not None or rows or here or status in ("unreadable", "unplaced"):
+            since = found.since(file, interval)
+            if one.period_start_us is not None or rows or here or since or status == "unreadable":
                 row = {"stream": stream.name, "path": file.name, "status": status, "rows": rows}
-                yield {**row, "bytes": file.bytes, "modified": modified_at(file)}
+                yield {**row, "bytes": file.bytes, "modified": modified_at(file), **since}
 
 
 def changed_since(context: RunContext, first: Interval) -> list[dict[str, Any]]:

@@ -1,0 +1,120 @@
+"""What a file format is: the seam of file formats.
+
+A format cuts files into pieces, reads a piece as batches of records, counts its records by other means, and looks
+records up again. It never says which of them are valid.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidegate.declarations.models import Stream
+from tidegate.sources.files import Piece, SourceFile
+from tidegate.sources.judge import Record
+from tidegate.values.base import Mask
+
+Places = npt.NDArray[np.int64]
+
+
+class Others(NamedTuple):
+    """A field at the top of records that no column is read from; ``there``: which have it, None: all of them."""
+
+    name: str
+    there: Mask | None
+
+
+@dataclass(frozen=True)
+class Raw:
+    """A batch's records, column by column.
+
+    ``columns``: declared column → values, in text or a type of the file's; those that no record has may lack.
+    """
+
+    columns: Mapping[str, pa.Array]
+    others: Sequence[Others] = ()
+
+
+class Batch(ABC):
+    """Some records of a file, in their order.
+
+    ``positions``: int64[n], where each is, as ``Format.texts_at`` takes it. ``lines``: int64[n], the same as people
+    count, from 0, within the piece.
+    """
+
+    positions: Places
+    lines: Places
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    @abstractmethod
+    def columns(self) -> Raw | None:
+        """All records at once; None if any is unlike the others."""
+
+    @abstractmethod
+    def record(self, row: int) -> Record | None:
+        """One record; None if it is none."""
+
+    @abstractmethod
+    def text(self, row: int) -> str:
+        """One record as the quarantine shows it."""
+
+    @abstractmethod
+    def between(self, first: int, last: int) -> Batch:
+        """Those from ``first`` up to ``last``."""
+
+
+@dataclass
+class Count:
+    """What a piece holds, counted apart from reading it, and what the reader went through: these must be the same.
+
+    ``counted``, ``read``: records; where a record may have several lines, lines; or bytes. ``first``, ``last``: the
+    bytes of the (unpacked) text that were read, None where a file is not text. ``lines``: its line ends. ``plain``:
+    whether these are the bytes of the file, neither packed nor transcoded.
+    """
+
+    counted: int = 0
+    read: int = 0
+    first: int | None = None
+    last: int | None = None
+    lines: int = 0
+    plain: bool = False
+
+
+@dataclass
+class Reading:
+    """A piece that is being read. ``seen``: names of fields, for whoever looks for one that no record has."""
+
+    piece: Piece
+    count: Count = field(default_factory=Count)
+    seen: dict[str, None] = field(default_factory=dict)
+
+
+class Format(ABC):
+    """A file format."""
+
+    name: str
+    is_text: bool
+
+    @abstractmethod
+    def cut(self, stream: Stream, file: SourceFile, slice_bytes: int) -> list[Piece]:
+        """The pieces of a file, each of about ``slice_bytes``; what cannot be cut is one."""
+
+    @abstractmethod
+    def read(self, reading: Reading) -> Iterator[Batch]:
+        """The records of a piece, in order; what there is to say of it goes to ``reading``.
+
+        Raises:
+            BrokenFileError: the file cannot be read to its end.
+        """
+
+    @abstractmethod
+    def texts_at(self, stream: Stream, file: SourceFile, positions: Sequence[int]) -> list[str]:
+        """Records at positions, ascending, as the quarantine shows them."""
