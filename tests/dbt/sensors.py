@@ -78,7 +78,7 @@ def sensors() -> Pipeline:
         ),
         event_time="read_at",
         arrival_time=None,
-        id="id",
+        id=("id",),
         rate=1.0,
         max_early_s=0,
         max_late_s=86400,

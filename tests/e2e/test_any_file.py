@@ -17,6 +17,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -131,12 +132,12 @@ def test_a_damaged_file_is_refused_whole_and_the_others_go_on(jsonl: Place) -> N
     with open(os.fsencode(jsonl.feed) + f"/{NAME}".encode() + b"\xff.jsonl", "wb") as odd:
         odd.write(lines(7))
     jsonl.run()
-    assert jsonl.ids() == ["r1", "r2", "r3", "r4", "r5", "r6", "r7"]
-    assert jsonl.reasons() == Counter(broken_file=8)
+    # A packed file is known by its first bytes, whatever its name says.
+    assert jsonl.ids() == sorted(f"r{n}" for n in (*range(1, 8), *range(100, 2000)))
+    assert jsonl.reasons() == Counter(broken_file=7)
     found = {name.removeprefix(NAME): status for name, (status, _) in jsonl.files().items()}
     assert {name for name, status in found.items() if status == "unreadable"} == {
-        *("b.jsonl.gz", "c.jsonl.gz", "d.jsonl.gz", "e.jsonl.zst", "f.jsonl.zst", "g.jsonl.bz2", "h.jsonl.snappy"),
-        "i.jsonl",
+        *("b.jsonl.gz", "c.jsonl.gz", "d.jsonl.gz", "e.jsonl.zst", "f.jsonl.zst", "g.jsonl.bz2", "h.jsonl.snappy")
     }
     assert found["empty.jsonl"] == "empty" and found["\\xff.jsonl"] == "ok"
 
@@ -193,8 +194,10 @@ def test_csv_headers_that_differ_by_case_or_cannot_be_names(tmp_path: Path) -> N
     for name, content in contents.items():
         (place.feed / f"{NAME}{name}.csv").write_text(content, newline="")
     place.run()
-    assert place.ids() == ['r"5', "r1", "r4"]
-    assert place.reasons() == Counter(unknown_column=2, broken_file=2, broken_record=1)
+    assert place.ids() == ['r"5', "r1", "r2", "r3", "r4"]
+    assert place.reasons() == Counter(broken_file=1, broken_record=1)
+    ignored = {row["column"]: row["records"] for row in place.rows("unknown_columns").to_pylist()}
+    assert ignored == {"ID": 1, "`_corrupt`": 1}
 
 
 def test_parquet_as_others_write_it(tmp_path: Path) -> None:
@@ -231,9 +234,9 @@ def test_parquet_as_others_write_it(tmp_path: Path) -> None:
     place.run()
     assert place.ids() == sorted(
         ["pandas0", "pandas1", "uint640", "float160", "float161", "decimal2560", "view0", "view1"]
-        + ["coded0", "coded1", "time1"]
+        + ["coded0", "coded1", "time1", "names0", "names1"]
     )
-    assert place.reasons() == Counter(wrong_type=4, too_late=0, unknown_column=2, broken_file=4) + Counter(
+    assert place.reasons() == Counter(wrong_type=4, too_late=0, broken_file=4) + Counter(
         too_early=0
     ) + (Counter(outside_file_interval=1))
 
@@ -275,19 +278,42 @@ def test_records_without_an_arrival_in_files_without_a_time(tmp_path: Path) -> N
     assert listed == [("10", 3), ("11", 1)]
 
 
-def test_a_file_without_a_time_and_without_a_good_record_is_listed_in_every_interval(tmp_path: Path) -> None:
-    """Its records are in the interval in which it landed, which need not be run; so much is said in the others."""
+def test_a_file_without_a_time_and_without_a_good_record_is_of_the_run_that_first_saw_it(tmp_path: Path) -> None:
+    """Whenever it landed; a re-run keeps to that, and so does whoever sees it later."""
     place = Place(tmp_path, "jsonl", "feed/*.jsonl")
     file = place.feed / "x.jsonl"
-    file.write_bytes(b"broken\n" + json.dumps(good(1, colour="red")).encode() + b"\n")
+    file.write_bytes(b"broken\n" + json.dumps(good(1, n="red")).encode() + b"\n")
     (place.feed / "y.jsonl").write_bytes(lines(1))
-    landed = (START + timedelta(minutes=90)).timestamp()
-    for modified, statuses in ((0.0, ["unplaced", "unplaced"]), (landed, ["unplaced", "ok"])):
-        os.utime(file, (modified, modified))
+    os.utime(file, (0.0, 0.0))
+    for _ in range(2):
         place.run(hours=2)
-        listed = [r["status"] for r in place.rows("source_files").to_pylist() if r["path"].endswith("x.jsonl")]
-        assert listed == statuses
-    assert place.warehouse.rows("quarantine", "2024-03-01T11") == 2
+        listed = [r for r in place.rows("source_files").to_pylist() if r["path"].endswith("x.jsonl")]
+        assert [(r["interval"][-2:], r["status"], r["rows"], r["since"]) for r in listed] == [("10", "ok", 2, START)]
+        refused = place.rows("quarantine").to_pylist()
+        assert [(r["interval"][-2:], r["reason"], Path(r["source"]).name, r["position"]) for r in refused] == [
+            ("10", "broken_record", "x.jsonl", 1),
+            ("10", "wrong_type", "x.jsonl", 2),
+        ]
+
+
+def test_lines_that_a_file_gains_are_of_the_run_that_first_saw_them(tmp_path: Path) -> None:
+    """What cannot be placed by its arrival is in the interval that was being run when it came, for ever."""
+    place = Place(tmp_path, "jsonl", "feed/app.log")
+    log = place.feed / "app.log"
+    log.write_bytes(lines(1) + b"one\n")
+    hours = [
+        intervals_between(place.pipeline, START + timedelta(hours=n), START + timedelta(hours=n + 1)) for n in range(3)
+    ]
+    seen = []
+    for run in (0, 1, 2, 1, 0):
+        if run == 1:
+            log.write_bytes(lines(1) + b"one\n" + lines(3700) + b"two\nthree\n")
+        with RunContext(place.pipeline, place.root, here=True) as context:
+            ingest.read(context, hours[run])
+        rows = place.rows("quarantine").to_pylist()
+        seen.append([(r["interval"][-2:], r["record"], r["position"]) for r in rows])
+    assert seen[0] == [("10", "one", 2)]
+    assert seen[1:] == [[("10", "one", 2), ("11", "three", 5), ("11", "two", 4)]] * 4
 
 
 def test_rows_are_the_same_however_the_files_are_cut(tmp_path: Path) -> None:
@@ -308,7 +334,7 @@ def test_rows_are_the_same_however_the_files_are_cut(tmp_path: Path) -> None:
         for name, content in contents.items():
             (place.feed / name).write_bytes(content)
         place.run(hours=3, slice_bytes=size)
-        found.append([place.rows(t).to_pylist() for t in ("events_s", "quarantine")])
+        found.append(_both(place))
     assert all(one == found[0] for one in found[1:])
     records = sum(content.count(b"\n") for content in contents.values())
     assert len(found[0][0]) + len(found[0][1]) == records
@@ -322,26 +348,30 @@ def test_rows_are_the_same_however_the_files_are_cut(tmp_path: Path) -> None:
         )
         with RunContext(by_hours.pipeline, by_hours.root) as context:
             ingest.read(context, intervals)
-    assert [by_hours.rows(t).to_pylist() for t in ("events_s", "quarantine")] == found[0]
+    assert _both(by_hours) == found[0]
     assert len({row["event_id"] for row in found[0][0]}) == len(found[0][0])
+
+
+def _both(place: Place) -> list[list[dict[str, object]]]:
+    """Tuples and refused records, wherever the feed is."""
+    refused = place.rows("quarantine").to_pylist()
+    return [place.rows("events_s").to_pylist(), [{**r, "source": Path(r["source"]).name} for r in refused]]
 
 
 def test_a_record_that_is_counted_and_not_judged_stops_the_commit(jsonl: Place) -> None:
     (jsonl.feed / f"{NAME}.jsonl").write_bytes(lines(1, 2, 3))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("tidegate.sources.records.parse.json_table", lambda stream, block: None)
-        patched.setattr("tidegate.sources.records.parse.json_fields", lambda line: {"id": "x"})
-        patched.setattr("tidegate.sources.intake.block_of", _shorter)
-        with pytest.raises(RecordsLostError, match="3 records were counted, 2 were judged"):
+        patched.setattr("tidegate.sources.formats.json_lines.block_of", _shorter)
+        with pytest.raises(RecordsLostError, match="3 records were counted and 2 read"):
             jsonl.run()
     assert jsonl.warehouse.labels("events_s") == []
 
 
-def _shorter(data: bytes, at: int):  # type: ignore[no-untyped-def]
-    from tidegate.sources.blocks import block_of
+def _shorter(*arguments: Any) -> Any:
+    from tidegate.sources.text import block_of
 
-    block = block_of(data, at)
-    return block.lines(0, len(block.starts) - 1)
+    block = block_of(*arguments)
+    return block.between(0, len(block) - 1)
 
 
 def test_files_that_a_worker_wrote_elsewhere_are_missed(jsonl: Place) -> None:

@@ -36,6 +36,7 @@ STREAM = """\
     max_early: 10 minutes
     max_late: 2 hours
     missing_file: warn
+    other_columns: refuse
 """
 PIPELINE = """\
 name: trouble

@@ -53,7 +53,7 @@ def pipeline_in(folder: Path) -> Pipeline:
         format="jsonl",
         path="calls.jsonl",
         columns=tuple(Column(name=n, type=t) for n, t in kinds.items()),  # type: ignore[arg-type]
-        id="event_id",
+        id=("event_id",),
         event_time="event_time",
         arrival_time="arrival_time",
         rate=0.02,
