@@ -20,7 +20,21 @@ from tidegate.declarations.models import Stream
 from tidegate.declarations.types import TIMESTAMP
 from tidegate.sources.files import SourceFile
 from tidegate.sources.layout import layout_of
-from tidegate.values.base import Mask, NotFiniteError, NotOfTypeError, RawValue, Typed, nulls_of, valid
+from tidegate.values.base import (
+    Day,
+    Mask,
+    Moment,
+    Nested,
+    NotFiniteError,
+    NotOfTypeError,
+    RawValue,
+    Typed,
+    Untyped,
+    nulls_of,
+    valid,
+)
+
+_MOST_SHOWN = 100
 
 
 @dataclass(frozen=True)
@@ -35,13 +49,15 @@ class Record:
 class Verdict:
     """On one record. ``reason`` None: it is a tuple, of these ``values`` (declared column → value).
 
-    ``arrival_us``: when it arrived, as far as it can be told, None if not.
+    ``arrival_us``: when it arrived, as far as it can be told, None if not. ``detail``: of a value that is not of its
+    type, how it is written; of one that is too early or late, by how many seconds.
     """
 
     reason: str | None
     column: str | None
     arrival_us: int | None
     values: Mapping[str, Typed]
+    detail: str | None = None
 
 
 def by_record(stream: Stream, file: SourceFile, record: Record | None) -> Verdict:
@@ -58,6 +74,7 @@ def by_record(stream: Stream, file: SourceFile, record: Record | None) -> Verdic
     layout = layout_of(stream)
     values: dict[str, Typed] = {}
     problem: tuple[str | None, str | None] = None, None
+    detail = None
     if layout.refuses_others and record.others:
         problem = "unknown_column", min(record.others)
     for field in layout.fields:
@@ -72,13 +89,21 @@ def by_record(stream: Stream, file: SourceFile, record: Record | None) -> Verdic
         except NotFiniteError:
             values[name], reason = None, "non_finite"
         if reason is not None and problem[0] is None:
-            problem = reason, name
+            problem, detail = (reason, name), _written(raw)
     arrival_us = landed_us if stream.arrival_time is None else values[stream.arrival_time]
     event_us = values[stream.event_time]
     if problem[0] is None:
         assert isinstance(arrival_us, int) and isinstance(event_us, int)
         problem = _untimely(stream, file, event_us, arrival_us)
-    return Verdict(*problem, arrival_us, values)  # type: ignore[arg-type]
+        detail = str(abs(event_us - arrival_us) // 1_000_000)
+    return Verdict(*problem, arrival_us, values, detail)  # type: ignore[arg-type]
+
+
+def _written(raw: RawValue) -> str | None:
+    """A value as it is written, as far as it is short; of an object or a list which of them it is."""
+    if isinstance(raw, Nested):
+        return raw.text[:_MOST_SHOWN] or "{…}"
+    return None if raw is None or isinstance(raw, Moment | Day | Untyped) else str(raw)[:_MOST_SHOWN]
 
 
 def _untimely(stream: Stream, file: SourceFile, event_us: int, arrival_us: int) -> tuple[str | None, str | None]:

@@ -81,6 +81,19 @@ class Ignored:
         return Ignored(self.records + more.records, min(self.first_us, more.first_us))
 
 
+@dataclass(frozen=True)
+class Example:
+    """A refused record: its line within the piece, its text, and the verdict's ``detail``."""
+
+    line: int
+    text: str
+    detail: str | None
+
+
+Refusals = dict[tuple[str, str], tuple[int, tuple[Example, ...]]]
+"""Reason and column ("" for none) → how many records, and the first of them."""
+MOST_EXAMPLES = 8
+_MOST_TEXT = 300
 IgnoredFields = dict[tuple[int, str], Ignored]
 """Number of the interval since 1970, and name → what was ignored."""
 
@@ -93,7 +106,7 @@ class PieceReport:
     the bytes that were read of a text. ``lines``: its line ends; ``plain``: whether it is the file, byte by byte.
     ``accepted``: good records, those of other intervals too. ``by_interval``: number of the interval since 1970 →
     accepted. ``first_us``, ``last_us``: of good arrivals. ``columns``: those of which any record has a value;
-    ``names``: of fields that some record has.
+    ``names``: of fields that some record has. ``refusals``: why records were refused.
     """
 
     stream: str
@@ -116,6 +129,7 @@ class PieceReport:
     ignored: IgnoredFields = field(default_factory=dict)
     columns: frozenset[str] = frozenset()
     names: tuple[str, ...] = ()
+    refusals: Refusals = field(default_factory=dict)
 
 
 @dataclass
@@ -189,6 +203,7 @@ class _Totals:
     last_us: int | None = None
     ignored: IgnoredFields = field(default_factory=dict)
     columns: set[str] = field(default_factory=set)
+    refusals: Refusals = field(default_factory=dict)
 
     def add(self, records: int, judged: Judged) -> None:
         """Count what became of a batch."""
@@ -198,6 +213,13 @@ class _Totals:
         self.columns |= judged.columns
         for one in judged.tuples:
             self._count(one)
+        for refused in judged.refused:
+            key = refused.verdict.reason or "", refused.verdict.column or ""
+            count, examples = self.refusals.get(key, (0, ()))
+            if count < MOST_EXAMPLES:
+                example = Example(refused.line, refused.text[:_MOST_TEXT], refused.verdict.detail)
+                examples = (*examples, example)
+            self.refusals[key] = count + 1, examples
 
     def _count(self, one: Tuples) -> None:
         arrival_us = instants_us(one.rows.column("arrival_time"))
@@ -232,6 +254,7 @@ class _Totals:
             last_us=self.last_us,
             ignored=self.ignored,
             columns=frozenset(self.columns),
+            refusals=self.refusals,
         )
 
 

@@ -35,6 +35,7 @@ from tidegate.sources.settle import (
 from tidegate.stages import ingest_account as account
 from tidegate.stages.id_memory import memory_us, remembered, state_of
 from tidegate.stages.ingest_listing import Listing, changed_since, file_rows, listed, refuse_changed, seen_before
+from tidegate.stages.ingest_summary import Summary
 from tidegate.stages.launcher import launch
 from tidegate.store.intervals import Interval
 
@@ -74,6 +75,7 @@ def read(context: RunContext, intervals: Sequence[Interval], slice_bytes: int = 
             taken = _parse(context, stage, listings, intervals, slice_bytes)
         refuse_changed(listings)
         found = account.found(taken.reports, seen_before(context, listings), intervals[0].start_us)
+        _summarize(context, listings, taken, found)
         again = _again(context, taken, found, intervals)
         counts = _write_tuples(context, stage, taken, found, again, intervals)
         refused, by_file = _write_quarantine(context, stage, taken, found, again, intervals)
@@ -85,6 +87,15 @@ def read(context: RunContext, intervals: Sequence[Interval], slice_bytes: int = 
             number = refused[_number(interval)]
             stage.record(interval, rows_in=number, rows_quarantined=number)
         context.progress(f"ingest: {stage.total('rows_out')} tuples, {stage.total('rows_quarantined')} quarantined")
+
+
+def _summarize(context: RunContext, listings: Sequence[Listing], taken: ParseResult, found: account.Found) -> None:
+    """Keep what there is to say at the end of the run; say at once which columns no record has."""
+    summary: Summary = context.memory.setdefault(STAGE, Summary())
+    summary.add(taken.reports, found, [one.pattern for x in listings for one in x.expected if not one.files])
+    for stream, column, near in summary.columns_without_values(context.pipeline):
+        hint = f"; did you mean from: {near}?" if near else ""
+        context.progress(f"ingest: {stream}: no record has a value for column {column}{hint}")
 
 
 def _number(interval: Interval) -> int:

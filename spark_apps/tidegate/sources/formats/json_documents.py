@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tidegate.declarations.models import Stream
 from tidegate.sources.files import BrokenFileError, Piece, SourceFile
 from tidegate.sources.formats.base import Batch, Format, Reading
-from tidegate.sources.formats.json_records import Habits, JsonBatch, parse_object
+from tidegate.sources.formats.json_records import Habits, JsonBatch, names_in, parse_object
 from tidegate.sources.formats.texts import EXPANSION, is_packed, text_parts, texts_at_positions
 from tidegate.sources.text import Block, Split, count_lines, line_ends
 
@@ -122,7 +122,7 @@ class JsonDocuments(Format):
             count.lines += count_lines(part.data)
             if len(block):
                 if not reading.seen:
-                    reading.seen.update(dict.fromkeys(parse_object(block.record(0)) or ()))
+                    reading.seen.update(dict.fromkeys(names_in(parse_object(block.record(0)))))
                 yield JsonBatch(piece.stream, block, False, habits)
 
     def texts_at(self, stream: Stream, file: SourceFile, positions: Sequence[int]) -> list[str]:

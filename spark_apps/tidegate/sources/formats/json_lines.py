@@ -8,7 +8,7 @@ from tidegate.declarations.models import Stream
 from tidegate.sources.counts import RawCount
 from tidegate.sources.files import Piece, SourceFile
 from tidegate.sources.formats.base import Batch, Format, Reading
-from tidegate.sources.formats.json_records import Habits, JsonBatch, parse_object
+from tidegate.sources.formats.json_records import Habits, JsonBatch, names_in, parse_object
 from tidegate.sources.formats.texts import cut_text, text_parts, texts_at_positions
 from tidegate.sources.text import LineSplitter, block_of, count_lines
 
@@ -35,7 +35,7 @@ class JsonLines(Format):
             count.counted = raw.records
             if len(block):
                 if not reading.seen:
-                    reading.seen.update(dict.fromkeys(parse_object(block.record(0)) or ()))
+                    reading.seen.update(dict.fromkeys(names_in(parse_object(block.record(0)))))
                 yield JsonBatch(piece.stream, block, True, habits)
 
     def texts_at(self, stream: Stream, file: SourceFile, positions: Sequence[int]) -> list[str]:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.json as pa_json
 
 from tidegate.declarations.models import PathStep, Stream
+from tidegate.declarations.source_paths import show_path
 from tidegate.sources.formats.arrays import follow, whole
 from tidegate.sources.formats.base import Batch, Others, Raw
 from tidegate.sources.judge import Record
@@ -117,6 +118,24 @@ def compact(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ",".join(map(compact, value)) + "]"
     return str(value) if isinstance(value, Number) else json.dumps(value, ensure_ascii=False)
+
+
+def names_in(parsed: Any, most: int = 200) -> list[str]:
+    """The paths of an object's members, as ``from`` has them; at most so many.
+
+    >>> names_in({"actor": {"login": "x"}, "tags": [{"a.b": 1}]})
+    ['actor', 'actor.login', 'tags', 'tags[0]', 'tags[0].`a.b`']
+    """
+    names: list[str] = []
+    ahead: list[tuple[tuple[PathStep, ...], Any]] = [((), parsed)]
+    while ahead and len(names) < most:
+        steps, value = ahead.pop(0)
+        if steps:
+            names.append(show_path(steps))
+        inside: list[tuple[PathStep, Any]] = list(value.items()) if isinstance(value, dict) else []
+        inside = [(0, value[0])] if isinstance(value, list) and value and steps else inside
+        ahead = [((*steps, step), below) for step, below in inside] + ahead
+    return names
 
 
 @dataclass
