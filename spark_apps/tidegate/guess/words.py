@@ -1,0 +1,87 @@
+"""What the words in a column's name say about its values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from tidegate.declarations.models import PathStep
+
+TIMES = frozenset(
+    """time timestamp ts tstamp date datetime dt at created updated modified when epoch occurred received sent ingested
+    arrived arrival event_time start started end ended begin pickup dropoff day stamp t utc zeit datum uhrzeit zeitpunkt
+    zeitstempel fecha hora heure horodatage data ora sqldate dateadded""".split()
+)
+ARRIVALS = frozenset(
+    """received recv receive ingested ingest ingestion arrived arrival sent landed loaded server processed stored
+    published inserted logged collected recorded dateadded eingang empfangen""".split()
+)
+EVENTS = frozenset(
+    """event occurred created happened placed pickup started start begin observed measured trade traded order ordered
+    departure dep transaction click reading captured timestamp ts time at""".split()
+)
+LATER = frozenset("updated modified dropoff end ended expires expiry deleted closed finished due delivery scheduled".split())
+"""Times that belong to what became of a thing, not to when a record of it arrived."""
+IDS = frozenset("id ids uuid guid oid key nr no number num ref reference code sha hash ticket identifier nummer".split())
+PARTS = frozenset(
+    """line item seq sequence sequenz part position pos row idx index offset order orderid version lsn order_line
+    lineitem batch page step n""".split()
+)
+"""Words of columns that identify a record together with others."""
+DEVICES = frozenset(
+    """device sensor vehicle meter machine station probe node imei mac gateway thing unit detector camera mmsi host
+    trip bus""".split()
+)
+"""Things that report one record at a time."""
+MONEY = frozenset(
+    """price amount fare total cost fee fees tip toll tolls tax revenue balance paid charge surcharge discount salary
+    net gross preis betrag summe umsatz subtotal spend payment refund""".split()
+)
+SUMS = MONEY - {"price", "preis", "balance"} | frozenset(
+    "bytes quantity qty count size volume units menge anzahl clicks views distance energy kwh items passengers".split()
+)
+"""Numbers that are worth adding."""
+MEANS = frozenset(
+    """price temperature temp temperatur humidity pressure speed latency duration delay value rate score voltage current
+    power load level usage cpu bid ask mid elapsed ms response preis wert mag magnitude quality age""".split()
+)
+"""Numbers whose mean is worth knowing."""
+PLACES = frozenset("lat latitude lon lng long longitude x y z zip zipcode postcode plz phone port year month".split())
+"""Numbers that are neither added nor averaged."""
+
+
+def words_of(path: Iterable[PathStep]) -> frozenset[str]:
+    """The words of the names on a path's last object, lower case.
+
+    >>> sorted(words_of(("actor", "createdAt"))), sorted(words_of(("_id", "$oid"))), sorted(words_of(("VendorID",)))
+    (['at', 'created'], ['id', 'oid'], ['id', 'vendor'])
+    """
+    names = [step for step in path if isinstance(step, str)]
+    last = names[-1:] if not names or not names[-1].startswith("$") else names[-2:]
+    return frozenset(word for name in last for word in split(name))
+
+
+def split(name: str) -> list[str]:
+    """The words of one name.
+
+    >>> split("tpep_pickup_datetime"), split("eventTimeMS"), split("orderid")
+    (['tpep', 'pickup', 'datetime'], ['event', 'time', 'ms'], ['order', 'id'])
+    """
+    spaced = re.sub(r"(?<=[a-zäöü0-9])(?=[A-ZÄÖÜ])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name)
+    words = [word.lower() for word in re.findall(r"[^\W\d_]+", spaced)]
+    return [part for word in words for part in _joined(word)]
+
+
+_TAILS = ("datetime", "timestamp", "time", "date", "id", "amount", "at")
+_HEADS = frozenset(
+    """order line trade user customer event trip vendor session device sensor message msg transaction item product
+    station vehicle start end begin created updated pickup dropoff sent received ingest arrival up sql run""".split()
+)
+
+
+def _joined(word: str) -> list[str]:
+    """A word of two that were written without a gap."""
+    for tail in _TAILS:
+        if word.endswith(tail) and word.removesuffix(tail) in _HEADS:
+            return [word.removesuffix(tail), tail]
+    return [word]
