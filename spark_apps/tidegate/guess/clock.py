@@ -14,7 +14,12 @@ NICE_S = (
 _SECOND_US = 1_000_000
 _MOST_INTERVALS = 2000
 # Up to this span of arrivals, seconds → interval and tick, seconds.
-_SPANS = ((2 * MINUTE, MINUTE, 1), (20 * MINUTE, 5 * MINUTE, 10), (14 * DAY, HOUR, MINUTE), (math.inf, DAY, 10 * MINUTE))
+_SPANS = (
+    (2 * MINUTE, MINUTE, 1),
+    (20 * MINUTE, 5 * MINUTE, 10),
+    (14 * DAY, HOUR, MINUTE),
+    (math.inf, DAY, 10 * MINUTE),
+)
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,7 @@ def window_s(span_s: float, rate: float, clock: Clock) -> tuple[int, int]:
     """The range and the slide of a first query: several windows in the data, each with some records.
 
     >>> window_s(2400, 1.0, Clock(3600, 60, 3600, 0, 7200))
-    (600, 300)
+    (300, 60)
     """
     fitting = [s for s in NICE_S if s % clock.tick_s == 0 and s <= max(span_s / 4, clock.tick_s)] or [clock.tick_s]
     most = DAY if clock.interval_s >= DAY else HOUR

@@ -29,7 +29,7 @@ _MONEY_SCALE = 4
 _LARGEST = 2**63
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
-_KEPT_AS_TEXT = frozenset("zip zipcode postcode plz phone code".split())
+_KEPT_AS_TEXT = frozenset(("zip", "zipcode", "postcode", "plz", "phone", "code"))
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,9 @@ def _number_or_text(column: Seen, present: Sequence[Any], plain: Sequence[Any], 
             return replace(column, type="boolean", seen="true or false")
     written = [repr(value) if isinstance(value, float) else str(value).strip(" \t") for value in plain]
     numbers = [
-        text for text, value in zip(written, plain, strict=True) if _NUMBER.fullmatch(text) and not isinstance(value, bool)
+        text
+        for text, value in zip(written, plain, strict=True)
+        if _NUMBER.fullmatch(text) and not isinstance(value, bool)
     ]
     if len(numbers) < len(plain) * FITTING or not numbers:
         return replace(column, seen=_text_words(column))

@@ -62,7 +62,9 @@ def pattern_of(place: Place) -> FilePattern:
         return dated
     if len(place.files) == 1 and not place.folders:
         return FilePattern(_written(_fixed(str(place.files[0])), place.pipeline), None, dated)
-    depths = sorted({len(file.parts) for file in place.files}, key=lambda d: -sum(len(f.parts) == d for f in place.files))
+    depths = sorted(
+        {len(file.parts) for file in place.files}, key=lambda d: -sum(len(f.parts) == d for f in place.files)
+    )
     files = [file for file in place.files if len(file.parts) == depths[0]]
     remarks = (
         (f"{len(place.files) - len(files)} files lie deeper or less deep in folders: this path does not read them",)
@@ -166,7 +168,9 @@ def _wildcards(files: Sequence[Path]) -> list[str]:
 
 def _foreign(pattern: str, others: Sequence[Path]) -> int:
     plain = pattern.replace("%%", "%")
-    return sum(fnmatch.fnmatch(file.as_posix(), plain) and file.as_posix().count("/") == plain.count("/") for file in others)
+    return sum(
+        fnmatch.fnmatch(file.as_posix(), plain) and file.as_posix().count("/") == plain.count("/") for file in others
+    )
 
 
 def _written(pattern: str, pipeline: Path) -> str:

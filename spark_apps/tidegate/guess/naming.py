@@ -12,11 +12,15 @@ from tidegate.guess.columns import Seen
 from tidegate.guess.records import Steps
 from tidegate.guess.roles import Identity, Times
 
-_GENERIC = frozenset(
-    """a b c x y data landing input in out raw files file tmp temp downloads download test sample samples part new
-    export dump output incoming inbox year month day hour date dt""".split()
+_GENERIC_WORDS = """
+    a b c x y data landing input in out raw files file tmp temp downloads download test sample samples part new export
+    dump output incoming inbox year month day hour date dt
+"""
+_GENERIC = frozenset(_GENERIC_WORDS.split())
+_LETTERS = str.maketrans(
+    {"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ø": "o", "æ": "ae"}
 )
-_LETTERS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ø": "o", "æ": "ae"})
+_SUFFIXES = re.compile(r"(\.(jsonl?|ndjson|csv|tsv|txt|log|parquet|avro|gz|zst|zstd|snappy))+$", re.IGNORECASE)
 
 
 def column_names(columns: Sequence[Seen], times: Times, identity: Identity) -> dict[Steps, str]:
@@ -60,12 +64,14 @@ def column_name(path: Steps) -> str:
 
 
 def stream_name(files: Sequence[Path], folder: Path | None, pipeline: str, used: Iterable[str]) -> str:
-    """A name for the stream of these files: what their names have in common, else their folder's, else the pipeline's.
+    """A name for the stream of these files: what their names share, else their folder's, else the pipeline's.
 
-    >>> stream_name([Path("/in/orders-20260105.csv.gz")], None, "shop", []), stream_name([Path("/a.csv")], None, "p", [])
-    ('orders', 'p')
+    >>> stream_name([Path("/in/orders-20260105.csv.gz")], None, "shop", [])
+    'orders'
+    >>> stream_name([Path("/a.csv")], None, "shop", [])
+    'shop'
     """
-    stems = [re.sub(r"(?i)(\.(jsonl?|ndjson|csv|tsv|txt|log|parquet|avro|gz|zst|zstd|snappy))+$", "", f.name) for f in files]
+    stems = [_SUFFIXES.sub("", file.name) for file in files]
     common = stems[0]
     for stem in stems[1:]:
         while not stem.startswith(common):

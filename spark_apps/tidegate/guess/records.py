@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.declarations.models import CsvDialect, PathStep
+from tidegate.declarations.types import ColumnType
 
 Steps = tuple[PathStep, ...]
 """The path of a value in a record, as ``Column.path`` has it."""
@@ -33,7 +34,8 @@ class FileSample:
 
     ``records``: its first records. ``tail``: its last ones, if they were read and are not among the first. ``whole``:
     whether ``records`` are all it has. ``about``: how many records it has, estimated if not ``whole``.
-    ``remarks``: what its reader saw that a user should know.
+    ``size``: its octets.
+    ``remarks``: what its reader saw that a user should know. ``types``: those of decimals that the file declares.
     """
 
     path: Path
@@ -45,7 +47,9 @@ class FileSample:
     csv: CsvDialect | None = None
     packed: bool = False
     modified_s: float = 0.0
+    size: int = 0
     remarks: tuple[str, ...] = ()
+    types: Mapping[Steps, ColumnType] = field(default_factory=dict)
 
 
 @dataclass
@@ -53,7 +57,7 @@ class Sample:
     """The records of one stream's files, column by column.
 
     ``columns``: path → one value per record, None where the record has none. ``file_of``: of each record the number of
-    its file. ``contiguous``: whether the records of a file follow each other without a gap.
+    its file.
     """
 
     columns: dict[Steps, list[Any]] = field(default_factory=dict)

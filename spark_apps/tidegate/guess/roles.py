@@ -100,7 +100,9 @@ def _arrival(event: Seen, others: Sequence[Seen]) -> tuple[Seen, str]:
     mess = disorder(_known(event))
     named: list[tuple[float, int, Seen, str]] = []
     for number, column in enumerate(others):
-        pairs = [(a - e) for e, a in zip(event.instants, column.instants, strict=True) if e is not None and a is not None]
+        pairs = [
+            (a - e) for e, a in zip(event.instants, column.instants, strict=True) if e is not None and a is not None
+        ]
         if not pairs or column.type == "date" or sum(wait >= 0 for wait in pairs) < len(pairs) * _FULL:
             continue
         own, called = disorder(_known(column)), bool(column.words & words.ARRIVALS)
@@ -118,14 +120,18 @@ def _arrival(event: Seen, others: Sequence[Seen]) -> tuple[Seen, str]:
 
 def identity_of(columns: Sequence[Seen], event: Seen) -> Identity:
     """The column or columns that identify a record."""
-    able = [c for c in columns if c.time is None and c.type in ("string", "integer") and c.fill >= _FULL and not c.unfit]
+    able = [
+        c for c in columns if c.time is None and c.type in ("string", "integer") and c.fill >= _FULL and not c.unfit
+    ]
     ids = sorted((c for c in able if c.words & words.IDS), key=lambda c: (_id_rank(c), columns.index(c)))
     for column in ids:
         if len(column.distinct) == len(column.present):
             return Identity((column,), _counted((column,), "in every record another"))
     for column in ids:
         if len(column.distinct) >= len(column.present) * _MOSTLY:
-            return Identity((column,), _counted((column,), "nearly always another; those that come again are duplicates"))
+            return Identity(
+                (column,), _counted((column,), "nearly always another; those that come again are duplicates")
+            )
     for column in able:
         if len(column.present) >= _LEAST_RECORDS and _identifies(column):
             return Identity((column,), _counted((column,), "in every record another"))
@@ -158,7 +164,7 @@ def _together(able: Sequence[Seen], event: Seen) -> Identity:
     sets: list[tuple[Seen, ...]] = [
         some for size in (2, 3) for some in combinations(parts, size) if any(c.words & words.PARTS for c in some)
     ]
-    devices = [c for c in able if c.words & words.DEVICES and 1 < len(c.distinct)]
+    devices = [c for c in able if c.words & words.DEVICES and len(c.distinct) > 1]
     sets += [(column, event) for column in devices if event.type in ("timestamp", "date")]
     for least in (1.0, _MOSTLY):
         for some in sets:
@@ -168,7 +174,9 @@ def _together(able: Sequence[Seen], event: Seen) -> Identity:
             if len(rows) >= _LEAST_RECORDS and len(set(rows)) >= len(rows) * least:
                 what = "together in every record others" if least == 1 else "together nearly always others"
                 return Identity(some, _counted(some, what))
-    return Identity((), "no column, nor two or three that are named so, identifies a record: its place in its file does")
+    return Identity(
+        (), "no column, nor two or three that are named so, identifies a record: its place in its file does"
+    )
 
 
 def _counted(columns: Sequence[Seen], what: str) -> str:

@@ -10,12 +10,13 @@ import gzip
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import CsvDialect
+from tidegate.declarations.types import MAX_PRECISION, decimal_type
 from tidegate.guess.csv_dialect import cells, decoded, dialect_of
 from tidegate.guess.records import FileSample, Number
 
@@ -72,6 +73,25 @@ def _hidden(path: Path) -> bool:
     return any(part.startswith((".", "_")) for part in path.parts)
 
 
+def beside(files: Sequence[Path]) -> dict[Path, tuple[Path, ...]]:
+    """Folder of these files → all the files in it."""
+    folders = sorted({file.parent for file in files})
+    return {
+        folder: tuple(sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith((".", "_"))))
+        for folder in folders
+    }
+
+
+def newest(files: Sequence[Path]) -> Path:
+    """The file that was written last, of several at once the last by name."""
+    return max(files, key=lambda file: (file.stat().st_mtime_ns, file.name))
+
+
+def octets_of(files: Sequence[Path]) -> int:
+    """How many octets the files have together."""
+    return sum(file.stat().st_size for file in files)
+
+
 def chosen(files: Sequence[Path]) -> list[Path]:
     """At most ``MOST_FILES`` of the files: the first, the last by name, and some between.
 
@@ -104,8 +124,7 @@ def read_sample(path: Path, tail: bool = False) -> FileSample:
             sample = _text(path, _octets(path, start, status.st_size, tail))
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
-    # Frozen, and made where the file's age is not known.
-    return FileSample(**{**vars(sample), "modified_s": status.st_mtime})
+    return replace(sample, modified_s=status.st_mtime, size=status.st_size)
 
 
 def _refuse_other(path: Path, start: bytes) -> None:
@@ -266,15 +285,23 @@ def _parquet(path: Path, tail: bool) -> FileSample:
         records = head.to_pylist() if head is not None else []
         last: list[dict[str, Any]] = []
         meta = file.metadata
-        if tail and meta.num_rows > len(records) and meta.row_group(meta.num_row_groups - 1).total_byte_size < (
-            _UNPACKED_BYTES * 4
+        if (
+            tail
+            and meta.num_rows > len(records)
+            and meta.row_group(meta.num_row_groups - 1).total_byte_size < (_UNPACKED_BYTES * 4)
         ):
             group = file.read_row_group(meta.num_row_groups - 1)
             least = max(group.num_rows - min(_TAIL_RECORDS, meta.num_rows - len(records)), 0)
             last = group.slice(least).to_pylist()
     except pa.ArrowException as error:
         raise UserError(f"{path} is no Parquet file that can be read: {str(error).splitlines()[0][:200]}") from None
-    return FileSample(path, "parquet", records, last, meta.num_rows <= len(records), float(meta.num_rows))
+    types = {
+        (name.name,): decimal_type(name.type.precision, name.type.scale)
+        for name in file.schema_arrow
+        if pa.types.is_decimal(name.type) and name.type.scale >= 0 and name.type.precision <= MAX_PRECISION
+    }
+    whole = meta.num_rows <= len(records)
+    return FileSample(path, "parquet", records, last, whole, float(meta.num_rows), types=types)
 
 
 def _avro(path: Path) -> FileSample:

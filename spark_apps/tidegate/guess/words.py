@@ -7,46 +7,51 @@ from collections.abc import Iterable
 
 from tidegate.declarations.models import PathStep
 
-TIMES = frozenset(
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+TIMES = _words(
     """time timestamp ts tstamp date datetime dt at created updated modified when epoch occurred received sent ingested
     arrived arrival event_time start started end ended begin pickup dropoff day stamp t utc zeit datum uhrzeit zeitpunkt
-    zeitstempel fecha hora heure horodatage data ora sqldate dateadded""".split()
+    zeitstempel fecha hora heure horodatage data ora sqldate dateadded"""
 )
-ARRIVALS = frozenset(
+ARRIVALS = _words(
     """received recv receive ingested ingest ingestion arrived arrival sent landed loaded server processed stored
-    published inserted logged collected recorded dateadded eingang empfangen""".split()
+    published inserted logged collected recorded dateadded eingang empfangen"""
 )
-EVENTS = frozenset(
+EVENTS = _words(
     """event occurred created happened placed pickup started start begin observed measured trade traded order ordered
-    departure dep transaction click reading captured timestamp ts time at""".split()
+    departure dep transaction click reading captured timestamp ts time at"""
 )
-LATER = frozenset("updated modified dropoff end ended expires expiry deleted closed finished due delivery scheduled".split())
+LATER = _words("updated modified dropoff end ended expires expiry deleted closed finished due delivery scheduled")
 """Times that belong to what became of a thing, not to when a record of it arrived."""
-IDS = frozenset("id ids uuid guid oid key nr no number num ref reference code sha hash ticket identifier nummer".split())
-PARTS = frozenset(
+IDS = _words("id ids uuid guid oid key nr no number num ref reference code sha hash ticket identifier nummer")
+PARTS = _words(
     """line item seq sequence sequenz part position pos row idx index offset order orderid version lsn order_line
-    lineitem batch page step n""".split()
+    lineitem batch page step n"""
 )
 """Words of columns that identify a record together with others."""
-DEVICES = frozenset(
+DEVICES = _words(
     """device sensor vehicle meter machine station probe node imei mac gateway thing unit detector camera mmsi host
-    trip bus""".split()
+    trip bus"""
 )
 """Things that report one record at a time."""
-MONEY = frozenset(
+MONEY = _words(
     """price amount fare total cost fee fees tip toll tolls tax revenue balance paid charge surcharge discount salary
-    net gross preis betrag summe umsatz subtotal spend payment refund""".split()
+    net gross preis betrag summe umsatz subtotal spend payment refund"""
 )
-SUMS = MONEY - {"price", "preis", "balance"} | frozenset(
-    "bytes quantity qty count size volume units menge anzahl clicks views distance energy kwh items passengers".split()
+SUMS = MONEY - {"price", "preis", "balance"} | _words(
+    "bytes quantity qty count size volume units menge anzahl clicks views distance energy kwh items passengers"
 )
 """Numbers that are worth adding."""
-MEANS = frozenset(
+MEANS = _words(
     """price temperature temp temperatur humidity pressure speed latency duration delay value rate score voltage current
-    power load level usage cpu bid ask mid elapsed ms response preis wert mag magnitude quality age""".split()
+    power load level usage cpu bid ask mid elapsed ms response preis wert mag magnitude quality age"""
 )
 """Numbers whose mean is worth knowing."""
-PLACES = frozenset("lat latitude lon lng long longitude x y z zip zipcode postcode plz phone port year month".split())
+PLACES = _words("lat latitude lon lng long longitude x y z zip zipcode postcode plz phone port year month")
 """Numbers that are neither added nor averaged."""
 
 
@@ -73,9 +78,9 @@ def split(name: str) -> list[str]:
 
 
 _TAILS = ("datetime", "timestamp", "time", "date", "id", "amount", "at")
-_HEADS = frozenset(
+_HEADS = _words(
     """order line trade user customer event trip vendor session device sensor message msg transaction item product
-    station vehicle start end begin created updated pickup dropoff sent received ingest arrival up sql run""".split()
+    station vehicle start end begin created updated pickup dropoff sent received ingest arrival up sql run"""
 )
 
 
