@@ -76,7 +76,6 @@ def add(commands: Commands) -> None:
     origin.add_argument(
         "--example",
         choices=tuple(EXAMPLES),
-        default="shop",
         help="; ".join(f"{name}: {example.about}" for name, example in EXAMPLES.items()) + " (default shop)",
     )
     origin.add_argument(
@@ -85,7 +84,7 @@ def add(commands: Commands) -> None:
         nargs="+",
         type=Path,
         metavar="FILE",
-        help="your own data: files or folders, which stay where they are. A sample is read, and pipeline.yml is proposed "
+        help="your own data: files or folders, which stay where they are. A sample is read, and pipeline.yml proposed "
         "with what was seen beside each guess; files that look alike become one stream",
     )
     parser.set_defaults(action=_init)
@@ -97,7 +96,7 @@ def _init(arguments: argparse.Namespace) -> None:
 
         print(init_from(arguments.folder, arguments.files))
     else:
-        print(init(arguments.folder, arguments.example))
+        print(init(arguments.folder, arguments.example or "shop"))
 
 
 def init(folder: Path, example: str) -> str:

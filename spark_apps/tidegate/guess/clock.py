@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 NICE_S = (
-    1, 2, 5, 10, 15, 30, MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 15 * MINUTE, 30 * MINUTE, HOUR, 2 * HOUR, 3 * HOUR,
-    6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 7 * DAY, 14 * DAY, 30 * DAY, 90 * DAY, 365 * DAY, 1000 * DAY, 3650 * DAY,
+    1, 2, 5, 10, 15, 30, MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 15 * MINUTE, 30 * MINUTE, HOUR, 2 * HOUR,
+    3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 7 * DAY, 14 * DAY, 30 * DAY, 90 * DAY, 365 * DAY,
+    1000 * DAY, 3650 * DAY,
 )  # fmt: skip
 _SECOND_US = 1_000_000
 _MOST_INTERVALS = 2000
@@ -126,7 +127,8 @@ def rate_words(rate: float) -> str:
     """
     for unit, seconds in (("second", 1), ("minute", MINUTE), ("hour", HOUR), ("day", DAY)):
         count = rate * seconds
-        if count >= 1 or unit == "day":
-            digits = 10 ** max(math.floor(math.log10(max(count, 1))) - 1, 0)
-            return f"{max(math.ceil(count / digits - 1e-9) * digits, 1)} per {unit}"
+        digits = 10 ** max(math.floor(math.log10(max(count, 1))) - 1, 0)
+        rounded = max(math.ceil(count / digits - 1e-9) * digits, 1)
+        if rounded <= 1.1 * count or unit == "day":
+            return f"{rounded} per {unit}"
     raise AssertionError(rate)

@@ -36,7 +36,8 @@ _KEPT_AS_TEXT = frozenset(("zip", "zipcode", "postcode", "plz", "phone", "code")
 class Seen:
     """One column as it was seen: its values in the sample's order, and what they are.
 
-    ``seen``: the guess in words, for a comment. ``unfit``: how many values are not of the type. ``zone``: of local times.
+    ``seen``: the guess in words, for a comment. ``unfit``: how many values are not of the type. ``zone``: of local
+    times.
     """
 
     path: Steps
@@ -98,7 +99,7 @@ class Schema:
 
 def schema_of(sample: Sample, csv: CsvDialect | None, declared: Mapping[Steps, ColumnType]) -> Schema:
     """The columns of a sample. ``declared``: types that the files themselves declare, for decimals."""
-    columns, nulls = dict(sample.columns), ()
+    columns, nulls = dict(sample.columns), tuple[str, ...]()
     if csv is not None:
         columns, nulls = _without_nulls(columns)
     seen: list[Seen] = []
@@ -157,7 +158,7 @@ def _why_dull(column: Seen, columns: int) -> str:
     if column.type == "string":
         texts = [value for value in column.present if isinstance(value, str)]
         long = sum(map(len, texts)) / max(len(texts), 1) > _LONG_TEXT
-        if long and len(column.distinct) > len(texts) / 2:
+        if long and len(column.distinct) > len(texts) * 0.3:
             return "long texts"
     return ""
 
@@ -176,8 +177,8 @@ def column_of(
     column = Seen(path, values)
     decimal = csv.decimal if csv else "."
     named = column.words
-    # `ms`: a duration, unless the name says that it is a time.
-    speaks = bool(named & words.TIMES)
+    # A column without a name may be anything: if its numbers rise as times do, they are such.
+    speaks = bool(named & words.TIMES) if named else _rises(present)
     otherwise = bool(named & (words.IDS | words.MONEY | words.PLACES)) and not named & (words.TIMES - {"t", "at"})
     plain = [v.replace(",", ".") if decimal == "," and _is_cell(v) and "." not in v else v for v in present]
     times = None if all(isinstance(v, bool) for v in present) else time_format(plain, speaks, otherwise)
@@ -190,6 +191,14 @@ def column_of(
     if declared is not None:
         return replace(column, type=declared, seen=f"{declared} in the file")
     return _number_or_text(column, present, plain, csv is None)
+
+
+def _rises(present: Sequence[Any]) -> bool:
+    """Whether most numbers are not less than the one ahead."""
+    texts = [value.strip() for value in present[:_SMALL] if isinstance(value, str)]
+    numbers = [Decimal(text) for text in texts if _NUMBER.fullmatch(text)]
+    pairs = list(zip(numbers, numbers[1:], strict=False))
+    return sum(a <= b for a, b in pairs) > 0.7 * max(len(pairs), 1)
 
 
 def _is_cell(value: Any) -> bool:

@@ -86,10 +86,8 @@ def cells(text: str, dialect: CsvDialect) -> list[list[str]]:
     lines = text.splitlines(keepends=True)
     if dialect.comment:
         lines = [line for line in lines if not line.startswith(dialect.comment)]
-    options: dict[str, object] = {"delimiter": dialect.delimiter, "strict": False}
-    options |= {"quotechar": dialect.quote} if dialect.quote else {"quoting": csv.QUOTE_NONE}
     csv.field_size_limit(1 << 26)
-    rows = csv.reader(lines, **options)  # type: ignore[arg-type]
+    rows = csv.reader(lines, delimiter=dialect.delimiter, quotechar=dialect.quote)
     return [row for row in rows if row and any(cell.strip() for cell in row)]
 
 

@@ -66,7 +66,7 @@ def pattern_of(place: Place) -> FilePattern:
         {len(file.parts) for file in place.files}, key=lambda d: -sum(len(f.parts) == d for f in place.files)
     )
     files = [file for file in place.files if len(file.parts) == depths[0]]
-    remarks = (
+    remarks: tuple[str, ...] = (
         (f"{len(place.files) - len(files)} files lie deeper or less deep in folders: this path does not read them",)
         if len(depths) > 1
         else ()
@@ -99,6 +99,11 @@ def _dated(place: Place) -> FilePattern | str:
             return f"not by the dates in the files' names: {file.name} has a record of {shown:%Y-%m-%d %H:%M:%S} UTC"
     if not place.spans:
         return ""
+    starts = {start for _, start, _ in timed.values()}
+    if len(starts) < len(timed) and all(
+        last - first < unit.total_seconds() * 1e6 / 8 for first, last in place.spans.values()
+    ):
+        return "the files hold less than the period in their names"
     about = {3600: "hour", 86400: "day"}.get(int(unit.total_seconds()), "minute")
     seen = f"all records seen of {len(place.spans)} files arrived in the {about} (UTC) that the file's name says"
     return FilePattern(_written(merged, place.pipeline), int(unit.total_seconds()), seen)

@@ -55,8 +55,8 @@ def _query(stream: StreamProposal, clock: Clock, number: Seen | None, group: See
     lines = [f"-- {title} of the last {show_duration(range_s)}{f' by {by}' if by else ''}.", "--"]
     if promises:
         lines += [
-            f"-- ERROR {PROMISED_ERROR}: Tidegate waits for late records, as long as it takes for every value to be within",
-            f"-- {PROMISED_ERROR} of its final one in at least 95 % of a day's windows.",
+            f"-- ERROR {PROMISED_ERROR}: Tidegate waits for late records, as long as it takes for every value to be",
+            f"-- within {PROMISED_ERROR} of its final one in at least 95 % of a day's windows.",
         ]
     else:
         lines += [
@@ -104,7 +104,7 @@ def _interest(column: Seen, stream: StreamProposal) -> float:
         return 0
     score = 3.0 * bool(named & words.MONEY) + 2.0 * bool(named & (words.SUMS | words.MEANS)) + 1.0
     score += (0.5 if column.type == "double" or is_decimal(column.type) else 0.0) + column.fill
-    score += bool(named & {"total", "amount"}) * 0.5
+    score += 0.5 * ("total" in named) + 0.25 * ("amount" in named)
     return score if len(column.distinct) > 1 else score / 10
 
 

@@ -17,7 +17,7 @@ _MOST_RECORDS = 20_000
 
 @dataclass(frozen=True)
 class Kind:
-    """The files of one stream. ``files``: all; ``samples``: those that were read; ``folder``: the one that was named."""
+    """The files of one stream. ``files``: all; ``samples``: those that were read; ``folder``: what was named."""
 
     files: tuple[Path, ...]
     samples: tuple[FileSample, ...]
@@ -51,11 +51,12 @@ def kinds_in(named: Sequence[Path]) -> list[Kind]:
                 if not folders and len(files) == 1:
                     raise
                 skipped.append(str(error))
-        if samples:
+        if any(sample.records for sample in samples):
             folder = next((f for f in folders if files[0].is_relative_to(f)), None)
             kinds += _alike(files, samples, folder)
     if not kinds:
-        raise UserError("no file can be read as records:\n  " + "\n  ".join(skipped[:5]))
+        reasons = skipped[:5] or ["the files have no records"]
+        raise UserError("no file can be read as records:\n  " + "\n  ".join(reasons))
     return [_bounded(kind) for kind in _merged(kinds)]
 
 
@@ -68,16 +69,19 @@ def _alike_by_name(files: Sequence[Path]) -> list[list[Path]]:
 
 
 def _alike(files: Sequence[Path], samples: Sequence[FileSample], folder: Path | None) -> list[Kind]:
-    """The kinds among files that are named alike; files that were not read go with the first."""
+    """The kinds among files that are named alike; files that were not read, or have no records, go with the first."""
     groups: list[list[FileSample]] = []
     for sample in samples:
+        if not sample.records:
+            continue
         group = next((group for group in groups if are_alike(group[0], sample)), None)
         if group is None:
             groups.append([sample])
         else:
             group.append(sample)
-    read = {sample.path for sample in samples}
-    rest = [file for file in files if file not in read] if len(files) > MOST_FILES else []
+    read = {sample.path for group in groups for sample in group}
+    empty = {sample.path for sample in samples} - read
+    rest = [file for file in files if file in empty or (len(files) > MOST_FILES and file not in read)]
     kinds = []
     for number, group in enumerate(groups):
         paths = sorted([*(sample.path for sample in group), *(rest if number == 0 else ())])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -66,6 +67,8 @@ def column_name(path: Steps) -> str:
 def stream_name(files: Sequence[Path], folder: Path | None, pipeline: str, used: Iterable[str]) -> str:
     """A name for the stream of these files: what their names share, else their folder's, else the pipeline's.
 
+    ``folder``: the folder that was named, if one was.
+
     >>> stream_name([Path("/in/orders-20260105.csv.gz")], None, "shop", [])
     'orders'
     >>> stream_name([Path("/a.csv")], None, "shop", [])
@@ -76,8 +79,10 @@ def stream_name(files: Sequence[Path], folder: Path | None, pipeline: str, used:
     for stem in stems[1:]:
         while not stem.startswith(common):
             common = common[:-1]
-    parents = [folder.name] if folder else [files[0].parent.name]
-    for candidate in (common, *parents, pipeline):
+    deepest = Path(os.path.commonpath([file.parent for file in files]))
+    parents = [deepest, *deepest.parents]
+    named = parents[: parents.index(folder) + 1] if folder in parents else parents[:1]
+    for candidate in (common, *(parent.name for parent in named), pipeline):
         words = [word for word in re.split(r"[^a-z]+|(?<=[a-z])_", _ascii(candidate).lower()) if word]
         words = [word for word in words if word not in _GENERIC and len(word) > 1]
         name = "_".join(words)[:40].strip("_")

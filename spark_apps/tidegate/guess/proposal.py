@@ -67,7 +67,7 @@ class StreamProposal:
         early_s, late_s = limits_s(self.late, clock)
         return Stream(
             name=self.name, format=self.format, path=self.pattern.text, rate=self.rate,
-            columns=tuple(Column(name=self.column(c), type=type_of(c, self.times), path=c.path) for c in self.schema.columns),
+            columns=tuple(Column(name=self.column(c), type=type_of(c, self.times)) for c in self.schema.columns),
             event_time=self.column(self.times.event), arrival_time=self.column(self.times.arrival),
             id=tuple(map(self.column, self.identity.columns)), max_early_s=early_s, max_late_s=late_s,
         )  # fmt: skip

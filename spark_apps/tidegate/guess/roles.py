@@ -59,8 +59,8 @@ def _no_time(columns: Sequence[Seen], times: Sequence[Seen], about: str) -> str:
     looked = ", ".join(column.shown for column in columns[:12]) + (", …" if len(columns) > 12 else "")
     return (
         f"no time can be seen in {about}: a stream needs a column that says when each record happened. Looked at were "
-        f"{looked or 'no columns'}, for ISO 8601, counts since 1970 (seconds to nanoseconds) and common ways of writing "
-        f"dates" + (f"; times that many records lack: {', '.join(partly)}" if partly else "")
+        f"{looked or 'no columns'}, for ISO 8601, counts since 1970 (seconds to nanoseconds) and common ways to write "
+        "dates" + (f"; times that many records lack: {', '.join(partly)}" if partly else "")
     )
 
 
@@ -92,7 +92,7 @@ def _event_score(column: Seen) -> float:
     score = 2.0 * bool(named & words.EVENTS) + bool(named & words.TIMES) - 2.0 * bool(named & words.LATER)
     score -= 1.5 * bool(named & words.ARRIVALS)
     score -= 4.0 * (column.type == "date") + 3.0 * (len(column.distinct) == 1 and len(column.values) > 1)
-    return round(score - 2 * disorder(_known(column)), 1)
+    return score
 
 
 def _arrival(event: Seen, others: Sequence[Seen]) -> tuple[Seen, str]:

@@ -7,7 +7,6 @@ newest of each stream the last ones as well.
 from __future__ import annotations
 
 import gzip
-import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,9 +15,9 @@ from typing import Any, BinaryIO
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import CsvDialect
-from tidegate.declarations.types import MAX_PRECISION, decimal_type
+from tidegate.declarations.types import MAX_PRECISION, ColumnType, decimal_type
 from tidegate.guess.csv_dialect import cells, decoded, dialect_of
-from tidegate.guess.records import FileSample, Number
+from tidegate.guess.records import FileSample, Number, Steps
 
 MOST_FILES = 20
 MOST_RECORDS = 2000
@@ -295,10 +294,10 @@ def _parquet(path: Path, tail: bool) -> FileSample:
             last = group.slice(least).to_pylist()
     except pa.ArrowException as error:
         raise UserError(f"{path} is no Parquet file that can be read: {str(error).splitlines()[0][:200]}") from None
-    types = {
-        (name.name,): decimal_type(name.type.precision, name.type.scale)
-        for name in file.schema_arrow
-        if pa.types.is_decimal(name.type) and name.type.scale >= 0 and name.type.precision <= MAX_PRECISION
+    types: dict[Steps, ColumnType] = {
+        (field.name,): decimal_type(field.type.precision, field.type.scale)
+        for field in file.schema_arrow
+        if pa.types.is_decimal(field.type) and 0 <= field.type.scale <= field.type.precision <= MAX_PRECISION
     }
     whole = meta.num_rows <= len(records)
     return FileSample(path, "parquet", records, last, whole, float(meta.num_rows), types=types)
@@ -311,12 +310,13 @@ def _avro(path: Path) -> FileSample:
         raise UserError(f"{path} is an Avro file, which needs the package fastavro: pip install fastavro") from None
     records: list[Any] = []
     size = path.stat().st_size
-    with io.BufferedReader(path.open("rb")) as file:  # type: ignore[type-var]
-        for record in fastavro.reader(file):
-            if len(records) == MOST_RECORDS:
-                break
-            records.append(record)
-        else:
-            return FileSample(path, "avro", records, (), True, float(len(records)))
-        share = min(max(file.tell() / size, 1e-6), 1.0)
-    return FileSample(path, "avro", records, (), False, len(records) / share)
+    try:
+        with path.open("rb") as file:
+            for record in fastavro.reader(file):
+                if len(records) == MOST_RECORDS:
+                    share = min(max(file.tell() / size, 1e-6), 1.0)
+                    return FileSample(path, "avro", records, (), False, len(records) / share)
+                records.append(record)
+    except (ValueError, KeyError, EOFError, TypeError, IndexError) as error:
+        raise UserError(f"{path} is no Avro file that can be read: {error}") from None
+    return FileSample(path, "avro", records, (), True, float(len(records)))

@@ -18,12 +18,12 @@ TIMES = _words(
     zeitstempel fecha hora heure horodatage data ora sqldate dateadded"""
 )
 ARRIVALS = _words(
-    """received recv receive ingested ingest ingestion arrived arrival sent landed loaded server processed stored
+    """received recv receive ingested ingest ingestion arrived arrival sent reported loaded server processed stored
     published inserted logged collected recorded dateadded eingang empfangen"""
 )
 EVENTS = _words(
-    """event occurred created happened placed pickup started start begin observed measured trade traded order ordered
-    departure dep transaction click reading captured timestamp ts time at"""
+    """event occurred created happened placed pickup started start begin observed measured departed landed trade traded
+    order ordered departure dep transaction click reading captured timestamp ts time at"""
 )
 LATER = _words("updated modified dropoff end ended expires expiry deleted closed finished due delivery scheduled")
 """Times that belong to what became of a thing, not to when a record of it arrived."""
@@ -51,6 +51,8 @@ MEANS = _words(
     power load level usage cpu bid ask mid elapsed ms response preis wert mag magnitude quality age"""
 )
 """Numbers whose mean is worth knowing."""
+_OF_ITS_OBJECT = _words("$oid id key code no number")
+"""Names that say nothing without that of the object that they are in."""
 PLACES = _words("lat latitude lon lng long longitude x y z zip zipcode postcode plz phone port year month")
 """Numbers that are neither added nor averaged."""
 
@@ -61,8 +63,10 @@ def words_of(path: Iterable[PathStep]) -> frozenset[str]:
     >>> sorted(words_of(("actor", "createdAt"))), sorted(words_of(("_id", "$oid"))), sorted(words_of(("VendorID",)))
     (['at', 'created'], ['id', 'oid'], ['id', 'vendor'])
     """
-    names = [step for step in path if isinstance(step, str)]
-    last = names[-1:] if not names or not names[-1].startswith("$") else names[-2:]
+    names = [step for step in path if isinstance(step, str) and (not step.startswith("$") or step == "$oid")]
+    last = names[-1:]
+    if len(names) > 1 and names[-1].lower() in _OF_ITS_OBJECT:
+        last = names[-2:]
     return frozenset(word for name in last for word in split(name))
 
 

@@ -19,6 +19,13 @@ from tidegate.guess.records import Steps
 
 _WIDTH = 120
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*", re.ASCII)
+_FORMATS = {
+    "jsonl": "one JSON object a line",
+    "json": "JSON documents, or lists of them",
+    "csv": "cells between delimiters",
+    "parquet": "Parquet",
+    "avro": "an Avro container",
+}
 _README = """\
 # {name}
 
@@ -31,24 +38,24 @@ wrong, then `tidegate validate .` says whether it is a pipeline. All commands be
 
     tidegate run . --warehouse warehouse {range} --stage answers
 
-runs all that has arrived, one interval of {interval} after the other, and ends with the newest answer to each question in
-`queries/`:
+runs all that has arrived, one interval of {interval} after the other, and ends with the newest answer to each question
+in `queries/`:
 
 {queries}
 
-Below an answer's title stands when its window ended, how long it waited for late records, and how much of the window was
-held in memory. All answers are in `warehouse/{name}/answers_<query>/`, Delta tables. Records that could not be read are in
-the table `quarantine`, each with its reason; fields that are not declared are counted in `unknown_columns`.
+Below an answer's title stands when its window ended, how long it waited for late records, and how much of the window
+was held in memory. All answers are in `warehouse/{name}/answers_<query>/`, Delta tables. Records that could not be read
+are in the table `quarantine`, each with its reason; fields that are not declared are counted in `unknown_columns`.
 
 ## What else there is
 
 | | |
 |---|---|
 | `tidegate explain .` | streams and queries, and how much memory each level of support needs |
-| `tidegate explain . --warehouse warehouse` | the same, and how accurate answers would be with other memory and other waits |
+| `tidegate explain . --warehouse warehouse` | the same, and how accurate answers would be with other memory and waits |
 | `tidegate report . --warehouse warehouse` | one HTML page: promises kept or missed, waiting times, memory |
-| `tidegate run . --warehouse warehouse {range}` | all stages, also data quality (`tidegate[quality]`) and dbt models (`tidegate[dbt]`) |
-| `tidegate sql . --warehouse warehouse --duckdb > views.sql` | every table as a view for DuckDB: `duckdb -init views.sql` |
+| `tidegate run . --warehouse warehouse {range}` | all stages, data quality and dbt models, too |
+| `tidegate sql . --warehouse warehouse --duckdb > views.sql` | every table as a view: `duckdb -init views.sql` |
 | `dags/{name}.py` | the same in Airflow (`tidegate[airflow]`): copy it into Airflow's `dags` folder |
 """
 
@@ -79,7 +86,7 @@ def pipeline_file(proposal: Proposal) -> str:
         (
             "memory_budget",
             show_bytes(proposal.memory_budget_bytes),
-            "what all windows may hold; far more than the rate needs",
+            "what all windows may hold",
         ),
         ("process_budget", "3 GiB", "what the process may take, measured"),
     ]
@@ -159,12 +166,12 @@ def _stream(stream: StreamProposal, proposal: Proposal) -> list[str]:
     seen = f"seen: {_count(read, 'record')} of {_count(len(kind.samples), 'file')}"
     if round(stream.records) > read or len(kind.files) > len(kind.samples):
         seen += f", of about {stream.records:,} in {_count(len(kind.files), 'file')}"
-    packed = " packed" if any(s.packed for s in kind.samples) else ""
+    packed = ", packed" if any(s.packed for s in kind.samples) else ""
     lines = [f"  {stream.name}:", *comment_lines(seen, "    ")]
     for remark in stream.remarks:
         lines += comment_lines(f"LOOK: {remark}", "    ")
     rows = [
-        (f"format: {stream.format}", f"by their content{packed}"),
+        (f"format: {stream.format}", f"{_FORMATS[stream.format]}{packed}"),
         (f"path: {yaml_text(stream.pattern.text)}", stream.pattern.why),
     ]
     lines += _aligned(rows, "    ")
@@ -276,8 +283,8 @@ def readme(proposal: Proposal, queries: Sequence[FirstQuery]) -> str:
     """The text of README.md."""
     start, end = range_of(proposal)
     streams = "".join(
-        f"- `{s.name}`: about {_count(s.records, 'record')} in {_count(len(s.kind.files), 'file')} of format {s.format}, "
-        f"`{s.pattern.text}`\n"
+        f"- `{s.name}`: about {_count(s.records, 'record')} in {_count(len(s.kind.files), 'file')} of format {s.format}"
+        f", `{s.pattern.text}`\n"
         for s in proposal.streams
     )
     remarks = "".join(f"- {remark}\n" for remark in proposal.remarks)
