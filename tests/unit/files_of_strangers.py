@@ -348,7 +348,7 @@ FILES = {
         absent=("http_user_agent",),
     ),
     "sensors": Strangers(
-        sensors, "csv", "[0]", "[0]", ("[1]", "[0]"),
+        sensors, "csv", "[0]", "[0]", (),
         {"[0]": ("timestamp", "epoch_s"), "[1]": "string", "[2]": "double", "[3]": "integer"}, {"header": False},
     ),
     "taxi": Strangers(
@@ -376,7 +376,7 @@ FILES = {
     ),
     "excel": Strangers(
         excel, "csv", "Datum", "Datum", ("Beleg-Nr",),
-        {"Datum": ("timestamp", "%d.%m.%Y %H:%M"), "Betrag (€)": "decimal(10,1)", "Ort": "string", "Rabatt": "integer"},
+        {"Datum": ("timestamp", "%d.%m.%Y %H:%M"), "Betrag (€)": "decimal(10,2)", "Ort": "string", "Rabatt": "integer"},
         {"delimiter": ";", "decimal": ",", "encoding": "cp1252", "nulls": ("", "-")},
     ),
     "mysql": Strangers(

@@ -8,8 +8,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-
 from tests.unit.files_of_strangers import FILES, Strangers, at, csv, jsonl, put
+
 from tidegate.cli import _parser, main
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Column, CsvDialect, Pipeline, Stream

@@ -31,8 +31,8 @@ def init_from(folder: Path, named: Sequence[Path]) -> str:
     target = folder.resolve()
     check_name(folder, target)
     check_empty(folder, target)
-    kinds = kinds_in(named)
-    proposal = propose(target, kinds, beside([file for kind in kinds for file in kind.files]))
+    kinds, skipped = kinds_in(named)
+    proposal = propose(target, kinds, beside([file for kind in kinds for file in kind.files]), skipped)
     declaration = pipeline_file(proposal)
     queries = _chosen_queries(proposal, declaration)
     files = {"pipeline.yml": declaration, "README.md": readme(proposal, queries)}

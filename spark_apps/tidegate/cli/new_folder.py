@@ -47,11 +47,11 @@ def check_empty(folder: Path, target: Path) -> None:
     if not target.is_dir():
         raise UserError(f"{folder} is a file: name a folder that does not exist yet")
     try:
-        found = sorted(entry.name for entry in target.iterdir())
+        entries = sorted(entry.name for entry in target.iterdir())
     except OSError as error:
         raise UserError(f"{folder} cannot be read: {error.strerror}; name a folder of yours") from None
-    if found:
-        some = ", ".join(found[:3]) + (" …" if len(found) > 3 else "")
+    if entries:
+        some = ", ".join(entries[:3]) + (" …" if len(entries) > 3 else "")
         raise UserError(
             f"{folder} is not empty (it has {some}): nothing was written; name a folder that does not exist yet, "
             "or remove this one first"
@@ -120,6 +120,6 @@ def command_name() -> str:
 
 def run_command(folder: Path, start: str, end: str) -> str:
     """The command that runs the folder's pipeline to answers."""
-    given = str(folder)
-    run = [command_name(), "run", given, "--warehouse", os.path.join(given, "warehouse")]
+    named = str(folder)
+    run = [command_name(), "run", named, "--warehouse", os.path.join(named, "warehouse")]
     return shlex.join([*run, "--from", start, "--to", end, "--stage", "answers"])

@@ -106,7 +106,7 @@ def schema_of(sample: Sample, csv: CsvDialect | None, declared: Mapping[Steps, C
     left_out: dict[Steps, str] = {}
     for path, values in columns.items():
         present = [value for value in values if value is not None]
-        reason = _why_not(present, sample.count)
+        reason = _why_not(path, present, sample.count)
         if reason:
             left_out[path] = reason
             continue
@@ -121,22 +121,25 @@ def schema_of(sample: Sample, csv: CsvDialect | None, declared: Mapping[Steps, C
 
 def _without_nulls(columns: Mapping[Steps, list[Any]]) -> tuple[dict[Steps, list[Any]], tuple[str, ...]]:
     """The columns of CSV files with NULL where a cell stands for no value, and the cells that do."""
-    found: set[str] = set()
+    absent: set[str] = set()
     for values in columns.values():
         cells = {cell.strip() for cell in values if cell is not None}
         suspects = cells & set(NULL_WORDS)
         rest = [cell for cell in cells - suspects if cell]
         typed = bool(rest) and sum(cell[0] in "+-.0123456789" for cell in rest) >= len(rest) * FITTING
-        found |= {word for word in suspects if typed or word in CERTAIN_NULLS - {"NA"}}
+        absent |= {word for word in suspects if typed or word in CERTAIN_NULLS - {"NA"}}
     kept = {
-        path: [None if cell is None or not cell.strip() or cell.strip() in found else cell for cell in values]
+        path: [None if cell is None or not cell.strip() or cell.strip() in absent else cell for cell in values]
         for path, values in columns.items()
     }
-    return kept, tuple(word for word in NULL_WORDS if word in found)
+    return kept, tuple(word for word in NULL_WORDS if word in absent)
 
 
-def _why_not(present: Sequence[Any], records: int) -> str:
-    """Why no column can be made of these values; empty if one can."""
+def _why_not(path: Steps, present: Sequence[Any], records: int) -> str:
+    """Why no column can be made of these values at that path; empty if one can."""
+    names = [step for step in path if isinstance(step, str)]
+    if any("${" in name or name != name.strip() or not name.isprintable() for name in names):
+        return "a name that pipeline.yml cannot have"
     if not present:
         return "never a value"
     nested = [value for value in present if isinstance(value, Nested)]
@@ -154,7 +157,7 @@ def _why_dull(column: Seen, columns: int) -> str:
     """Why a column is not worth declaring; empty if it is."""
     many = len(column.values) >= _SMALL or columns > _FEW_COLUMNS
     if many and len(column.distinct) == 1 and column.fill == 1 and column.time is None:
-        return f"always {_short(next(iter(column.distinct)))}"
+        return f"always {_short(next(iter(column.distinct))) or 'empty'}"
     if column.type == "string":
         texts = [value for value in column.present if isinstance(value, str)]
         long = sum(map(len, texts)) / max(len(texts), 1) > _LONG_TEXT
@@ -253,12 +256,12 @@ def _money(numbers: Sequence[str], named: frozenset[str], exact: bool) -> Column
     most = max(scales)
     if most > (_MONEY_SCALE if exact else 2) or (exact and len(scales - {0}) > 1):
         return None
-    return _digits(numbers)
+    return _digits(numbers, 2)
 
 
-def _digits(numbers: Sequence[str]) -> ColumnType:
-    """A decimal with room for numbers a thousand times as large as those seen."""
-    scale = max(len(text.partition(".")[2]) for text in numbers)
+def _digits(numbers: Sequence[str], least: int = 0) -> ColumnType:
+    """A decimal with room for numbers a thousand times as large as those seen, and ``least`` digits of a fraction."""
+    scale = max(least, *(len(text.partition(".")[2]) for text in numbers))
     whole = max(len(text.lstrip("+-").partition(".")[0].lstrip("0")) for text in numbers)
     return decimal_type(min(max(10, whole + 3 + scale), MAX_PRECISION), min(scale, MAX_PRECISION))
 

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from tidegate.declarations.models import CsvDialect
 
@@ -15,6 +16,7 @@ NULL_WORDS = ("NA", "N/A", "n/a", "#N/A", "NULL", "null", "None", "none", "NaN",
 """Cells that people write where a value is missing."""
 CERTAIN_NULLS = frozenset({"\\N", "NULL", "(null)", "#N/A", "N/A", "n/a", "NA"})
 """Those of them that no text of a column is likely to be."""
+_MOST_TEXT = 1 << 18
 _BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 _PLAIN = re.compile(r"[+-]?[0-9]*\.?[0-9]+([eE][+-]?[0-9]+)?", re.ASCII)
 _COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+", re.ASCII)
@@ -59,6 +61,7 @@ def dialect_of(text: str, encoding: str) -> CsvDialect | None:
     >>> dialect_of("Nr;Zeit;Ort\\n0;9,5;A\\n1;9,6;B\\n", "utf-8")  # doctest: +NORMALIZE_WHITESPACE
     CsvDialect(delimiter=';', header=True, decimal=',', quote='"', encoding='utf-8', nulls=('',), comment='')
     """
+    text = text[:_MOST_TEXT]
     comment = _comment(text)
     lines = [line for line in text.splitlines() if line.strip(" \t") and not (comment and line.startswith(comment))]
     if not lines:
@@ -81,14 +84,14 @@ def dialect_of(text: str, encoding: str) -> CsvDialect | None:
     )
 
 
-def cells(text: str, dialect: CsvDialect) -> list[list[str]]:
-    """The cells of every record of the text; blank lines and comments are none."""
+def cells(text: str, dialect: CsvDialect, most: int | None = None) -> list[list[str]]:
+    """The cells of every record of the text, at most so many; blank lines and comments are none."""
     lines = text.splitlines(keepends=True)
     if dialect.comment:
         lines = [line for line in lines if not line.startswith(dialect.comment)]
     csv.field_size_limit(1 << 26)
     rows = csv.reader(lines, delimiter=dialect.delimiter, quotechar=dialect.quote)
-    return [row for row in rows if row and any(cell.strip() for cell in row)]
+    return list(islice((row for row in rows if row and any(cell.strip() for cell in row)), most))
 
 
 def _comment(text: str) -> str:
@@ -133,7 +136,7 @@ def _decimal(rows: Sequence[Sequence[str]], delimiter: str) -> str:
     """`,` if numbers with a comma are more than those with a point."""
     if delimiter == ",":
         return "."
-    found = [cell.strip() for row in rows[:2000] for cell in row]
-    commas = sum(bool(_COMMA.fullmatch(cell)) for cell in found)
-    points = sum("." in cell and bool(_PLAIN.fullmatch(cell)) for cell in found)
+    texts = [cell.strip() for row in rows[:2000] for cell in row]
+    commas = sum(bool(_COMMA.fullmatch(cell)) for cell in texts)
+    points = sum("." in cell and bool(_PLAIN.fullmatch(cell)) for cell in texts)
     return "," if commas > points else "."

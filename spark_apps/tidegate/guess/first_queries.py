@@ -45,7 +45,7 @@ def _query(stream: StreamProposal, clock: Clock, number: Seen | None, group: See
     if number is not None:
         name = stream.column(number)
         if _adds(number):
-            outputs.append(f"SUM({name}) AS {_alias('total', name)}")
+            outputs.append(f"SUM({name}) AS {_alias('sum', name)}")
             title = f"Records and the sum of {name}"
         else:
             outputs.append(f"AVG({name}) AS {_alias('mean', name)}")
@@ -116,12 +116,12 @@ def _group(stream: StreamProposal) -> Seen | None:
         coded = column.type == "integer" and bool(
             column.words & (words.IDS | words.DEVICES | {"type", "status", "vendor"})
         )
-        if not few or column in stream.identity.columns and len(stream.identity.columns) == 1:
+        if not few or (column in stream.identity.columns and not column.words & words.DEVICES):
             continue
         if column.time is not None or not (column.type in ("string", "boolean") or coded):
             continue
         if stream.column(column).lower() in ANSWER_COLUMNS:
             continue
-        rank = {"string": 0, "integer": 1, "boolean": 2}[column.type]
+        rank = {"string": 1, "integer": 2, "boolean": 3}[column.type] - 3 * bool(column.words & words.GROUPS)
         able.append((rank, len(column.path), -round(column.fill, 1), number, column))
     return min(able, key=lambda item: item[:4])[-1] if able else None

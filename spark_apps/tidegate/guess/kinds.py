@@ -31,14 +31,15 @@ class Kind:
         return sum(sample.about for sample in self.samples) * max(self.bytes / read if read else 1.0, 1.0)
 
 
-def kinds_in(named: Sequence[Path]) -> list[Kind]:
-    """The kinds of the files that were named, in the order of their first files.
+def kinds_in(named: Sequence[Path]) -> tuple[list[Kind], list[str]]:
+    """The kinds of the files that were named, in the order of their first files; why others in folders are left out.
 
     Raises:
         UserError: something is not there, cannot be read, or is of no known format.
     """
     kinds: list[Kind] = []
     skipped: list[str] = []
+    singly = {path.absolute() for path in named if path.is_file()}
     folders = [path.absolute() for path in named if path.is_dir()]
     for files in _alike_by_name(files_in(named)):
         some = chosen(files)
@@ -48,7 +49,7 @@ def kinds_in(named: Sequence[Path]) -> list[Kind]:
             try:
                 samples.append(read_sample(file, tail=file in last))
             except UserError as error:
-                if not folders and len(files) == 1:
+                if file in singly:
                     raise
                 skipped.append(str(error))
         if any(sample.records for sample in samples):
@@ -57,7 +58,7 @@ def kinds_in(named: Sequence[Path]) -> list[Kind]:
     if not kinds:
         reasons = skipped[:5] or ["the files have no records"]
         raise UserError("no file can be read as records:\n  " + "\n  ".join(reasons))
-    return [_bounded(kind) for kind in _merged(kinds)]
+    return [_bounded(kind) for kind in _merged(kinds)], skipped
 
 
 def _alike_by_name(files: Sequence[Path]) -> list[list[Path]]:

@@ -75,18 +75,21 @@ class StreamProposal:
 
 @dataclass(frozen=True)
 class Proposal:
-    """A pipeline to start from."""
+    """A pipeline to start from. ``skipped``: why some of the files are not read."""
 
     name: str
     streams: tuple[StreamProposal, ...]
     clock: Clock
     memory_budget_bytes: int
+    skipped: tuple[str, ...] = ()
 
     @property
     def remarks(self) -> list[str]:
         """What a user should look at, of all streams."""
         cut = ["only the newest intervals are run first: there are thousands"] if self.clock.cut else []
-        return [*(f"{stream.name}: {remark}" for stream in self.streams for remark in stream.remarks), *cut]
+        of_streams = [f"{stream.name}: {remark}" for stream in self.streams for remark in stream.remarks]
+        more = [f"and {len(self.skipped) - 5} more files are not read"] if len(self.skipped) > 5 else []
+        return [*of_streams, *cut, *(f"left out: {why}" for why in self.skipped[:5]), *more]
 
 
 def type_of(column: Seen, times: Times) -> ColumnType:
@@ -94,10 +97,12 @@ def type_of(column: Seen, times: Times) -> ColumnType:
     return "timestamp" if column in (times.event, times.arrival) else column.type
 
 
-def propose(target: Path, kinds: Sequence[Kind], others: Mapping[Path, Sequence[Path]]) -> Proposal:
+def propose(
+    target: Path, kinds: Sequence[Kind], others: Mapping[Path, Sequence[Path]], skipped: Sequence[str] = ()
+) -> Proposal:
     """A pipeline in the folder ``target`` (absolute) for files of these kinds.
 
-    ``others``: folder → all the files in it, those of other kinds too.
+    ``others``: folder → all the files in it, those of other kinds too. ``skipped``: why some files are not read.
 
     Raises:
         UserError: a kind has no column that says when its records happened.
@@ -106,7 +111,7 @@ def propose(target: Path, kinds: Sequence[Kind], others: Mapping[Path, Sequence[
     for kind in kinds:
         streams.append(_stream(kind, target, others, [stream.name for stream in streams]))
     clock = clock_of([s.span for s in streams], [s.pattern.unit_s for s in streams], [s.late for s in streams])
-    return Proposal(target.name, tuple(streams), clock, _memory(streams, clock))
+    return Proposal(target.name, tuple(streams), clock, _memory(streams, clock), tuple(skipped))
 
 
 def _stream(kind: Kind, target: Path, others: Mapping[Path, Sequence[Path]], used: Iterable[str]) -> StreamProposal:
@@ -193,8 +198,8 @@ def _remarks(columns: Sequence[Seen], times: Times, span: tuple[int, int], arriv
 
 def _memory(streams: Sequence[StreamProposal], clock: Clock) -> int:
     """A generous budget: a power of two, from 16 MiB to 1 GiB."""
-    held = sum(s.rate * declared_tuple_bytes(s.declared(clock)) * (2 * clock.horizon_s) for s in streams)
+    needed = sum(s.rate * declared_tuple_bytes(s.declared(clock)) * (2 * clock.horizon_s) for s in streams)
     budget = 16 * MIB
-    while budget < held * _MARGIN and budget < 1024 * MIB:
+    while budget < needed * _MARGIN and budget < 1024 * MIB:
         budget *= 2
     return budget

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from tidegate.declarations.models import CsvDialect, PathStep
 from tidegate.declarations.types import ColumnType
@@ -108,7 +109,7 @@ def leaves(value: Any, path: Steps = ()) -> list[tuple[Steps, Any]]:
         if value and isinstance(value[0], Mapping):
             return leaves(value[0], (*path, 0))
         return [(path, Nested("a list"))] if value else []
-    return [] if value is None else [(path, value)]
+    return [] if value is None else [(path, str(value) if isinstance(value, UUID) else value)]
 
 
 def fields_of(records: Sequence[Mapping[Any, Any]]) -> frozenset[PathStep]:

@@ -51,7 +51,8 @@ def times_of(columns: Sequence[Seen], about: str) -> Times:
     arrival, why = _arrival(event, [column for column in full if column is not event])
     others = [c.shown for c in full if c is not event and c is not arrival]
     also = f" (also times: {', '.join(others[:5])})" if others else ""
-    return Times(event, arrival, ("the one column of times" if len(full) == 1 else "named or ordered so") + also, why)
+    named = "named so" if event.words & (words.EVENTS | words.TIMES) else "the earliest of the times"
+    return Times(event, arrival, ("the one column of times" if len(full) == 1 else named) + also, why)
 
 
 def _no_time(columns: Sequence[Seen], times: Sequence[Seen], about: str) -> str:
@@ -105,12 +106,12 @@ def _arrival(event: Seen, others: Sequence[Seen]) -> tuple[Seen, str]:
         ]
         if not pairs or column.type == "date" or sum(wait >= 0 for wait in pairs) < len(pairs) * _FULL:
             continue
-        own, called = disorder(_known(column)), bool(column.words & words.ARRIVALS)
+        mixed, called = disorder(_known(column)), bool(column.words & words.ARRIVALS)
         if column.words & words.LATER and not called:
             continue
-        soon = own <= mess and max(pairs) <= _SOON_US and any(pairs)
-        if (called and own <= mess + 0.05) or own < mess * 0.5 or soon:
-            why = "named so" if called else "better ordered" if own < mess * 0.5 else "shortly after the event time"
+        soon = mixed <= mess and max(pairs) <= _SOON_US and any(pairs)
+        if (called and mixed <= mess + 0.05) or mixed < mess * 0.5 or soon:
+            why = "named so" if called else "better ordered" if mixed < mess * 0.5 else "shortly after the event time"
             named.append((-float(called), number, column, f"{why}, never before {event.shown}"))
     if not named:
         return event, "no other time follows it: records arrive as they happen"

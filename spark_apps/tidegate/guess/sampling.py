@@ -196,23 +196,23 @@ def _json(path: Path, octets: _Octets, text: str) -> FileSample:
     lines = [line for line in text.splitlines() if line.strip()]
     if not octets.whole and not text.endswith("\n"):
         lines = lines[:-1]
-    objects = [found for line in lines[:50] if isinstance(found := _parsed(line), dict)]
+    objects = [value for line in lines[:50] if isinstance(value := _parsed(line), dict)]
     if lines and len(objects) >= max(1, len(lines[:50]) * 0.8):
-        head = [found for line in lines[:MOST_RECORDS] if isinstance(found := _parsed(line), dict)]
+        head = [value for line in lines[:MOST_RECORDS] if isinstance(value := _parsed(line), dict)]
         tail_lines = octets.tail.decode(errors="replace").splitlines()[1:] or lines[MOST_RECORDS:]
-        tail = [found for line in tail_lines[-_TAIL_RECORDS:] if isinstance(found := _parsed(line), dict)]
+        tail = [value for line in tail_lines[-_TAIL_RECORDS:] if isinstance(value := _parsed(line), dict)]
         whole = octets.whole and len(lines) <= MOST_RECORDS
         about = float(len(lines)) if octets.whole else len(lines) / octets.share
         return FileSample(path, "jsonl", head, tail, whole, about, packed=octets.packed)
-    found_all = list(_documents(text))
-    records = [found for found in found_all if isinstance(found, dict)]
+    documents = list(_documents(text))
+    records = [value for value in documents if isinstance(value, dict)]
     if not records:
-        what = "lists" if any(isinstance(found, list) for found in found_all) else "plain values"
+        what = "lists" if any(isinstance(value, list) for value in documents) else "plain values"
         raise UserError(
-            f"{path} is JSON, but its documents are {what if found_all else 'not complete'}, not objects: a record is "
+            f"{path} is JSON, but its documents are {what if documents else 'not complete'}, not objects: a record is "
             'an object with named fields; write each as one, as {"time": …, "price": …}'
         )
-    about = float(len(found_all)) if octets.whole else len(found_all) / octets.share
+    about = float(len(documents)) if octets.whole else len(documents) / octets.share
     tail, head = records[MOST_RECORDS:][-_TAIL_RECORDS:], records[:MOST_RECORDS]
     whole = octets.whole and not tail
     return FileSample(path, "json", head, tail, whole, about, packed=octets.packed, remarks=_one_document(records))
@@ -255,10 +255,11 @@ def _documents(text: str) -> Iterator[Any]:
 
 
 def _csv(path: Path, octets: _Octets, text: str, dialect: CsvDialect) -> FileSample:
-    rows = cells(text, dialect)
+    rows = cells(text, dialect, None if octets.whole else MOST_RECORDS + int(dialect.header))
     header = [name.strip() for name in rows.pop(0)] if dialect.header else []
-    tail_text = octets.tail.decode(dialect.encoding, errors="replace").partition("\n")[2]
-    tail_rows = (cells(tail_text, dialect) if tail_text else rows[MOST_RECORDS:])[-_TAIL_RECORDS:]
+    complete = octets.whole and len(rows) <= MOST_RECORDS
+    last = octets.tail.decode(dialect.encoding, errors="replace").partition("\n")[2]
+    tail_rows = (rows[MOST_RECORDS:] if octets.whole else cells(last, dialect))[-_TAIL_RECORDS:]
     width = len(header) or max(map(len, rows[:1]), default=0)
     repeated = {name for name in header if not name or header.count(name) > 1}
     # A name that is there twice, or none, cannot name a cell: its place can.
@@ -268,9 +269,8 @@ def _csv(path: Path, octets: _Octets, text: str, dialect: CsvDialect) -> FileSam
         for some in (rows[:MOST_RECORDS], tail_rows)
     )
     remarks = (f"its header has {', '.join(sorted(map(repr, repeated)))} more than once",) if repeated - {""} else ()
-    about = float(len(rows)) if octets.whole else len(rows) / octets.share
-    whole = octets.whole and len(rows) <= MOST_RECORDS
-    return FileSample(path, "csv", records, tail, whole, about, dialect, octets.packed, remarks=remarks)
+    about = float(len(rows)) if octets.whole else (text.count("\n") - dialect.header) / octets.share
+    return FileSample(path, "csv", records, tail, complete, about, dialect, octets.packed, remarks=remarks)
 
 
 def _parquet(path: Path, tail: bool) -> FileSample:

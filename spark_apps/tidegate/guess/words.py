@@ -53,6 +53,11 @@ MEANS = _words(
 """Numbers whose mean is worth knowing."""
 _OF_ITS_OBJECT = _words("$oid id key code no number")
 """Names that say nothing without that of the object that they are in."""
+GROUPS = _words(
+    """type kind status level category channel symbol pair country region currency vendor station sensor device machine
+    host method op action severity state event product origin city ort line_status side route"""
+)
+"""Columns that people group by."""
 PLACES = _words("lat latitude lon lng long longitude x y z zip zipcode postcode plz phone port year month")
 """Numbers that are neither added nor averaged."""
 

@@ -122,9 +122,9 @@ def _native(values: Sequence[Any]) -> TimeFormat | None:
 
 
 def _iso(values: Sequence[Any]) -> TimeFormat:
-    found = [match for value in values if isinstance(value, str) and (match := _ISO.fullmatch(value.strip(" \t")))]
-    timed = [match for match in found if match["time"]]
-    local = any(match["zone"] is None for match in timed or found)
+    matches = [match for value in values if isinstance(value, str) and (match := _ISO.fullmatch(value.strip(" \t")))]
+    timed = [match for match in matches if match["time"]]
+    local = any(match["zone"] is None for match in timed or matches)
     return TimeFormat(ISO, not timed, local, _share(values, ISO))
 
 
@@ -178,10 +178,10 @@ def _patterns(text: str) -> tuple[str, ...]:
     if day := _DAY_NAME.match(text):
         start, ahead = day.end(), "%a" + day["rest"]
     for shape, dates in _DATES:
-        found = shape.match(text, start)
-        if found is None:
+        match = shape.match(text, start)
+        if match is None:
             continue
-        rest = _rest(text[found.end() :])
+        rest = _rest(text[match.end() :])
         if rest is not None:
             return tuple(ahead + written + rest for written in dates)
     return ()
@@ -196,10 +196,10 @@ def _rest(text: str) -> str | None:
     between = " " if between.strip() == "" and between else between
     text = text[gap.end() :] if gap else text
     for shape, written in _TIMES:
-        found = shape.match(text)
-        if found is None:
+        match = shape.match(text)
+        if match is None:
             continue
-        rest, pattern = text[found.end() :], between + written
+        rest, pattern = text[match.end() :], between + written
         for zone, directive in _ZONES:
             if zoned := zone.match(rest):
                 rest, pattern = rest[zoned.end() :], pattern + directive
