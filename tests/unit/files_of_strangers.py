@@ -284,7 +284,8 @@ def decimals(folder: Path) -> None:
 def trades(folder: Path) -> None:
     """Trades of Binance: names of one letter."""
     rows = [
-        {"e": "trade", "E": 1767600000005 + n * 60_000, "s": "ABCUSD", "t": 90000000000000001 + n, "p": f"{100 + n / 4:.8f}",
+        {"e": "trade", "E": 1767600000005 + n * 60_000, "s": "ABCUSD", "t": 90000000000000001 + n,
+         "p": f"{100 + n / 4:.8f}",
          "q": "0.5", "T": 1767600000000 + n * 60_000, "m": n % 2 == 0, "M": True}
         for n in range(40)
     ]  # fmt: skip
@@ -405,7 +406,8 @@ FILES = {
     ),
     "decimals": Strangers(
         decimals, "parquet", "picked_up", "picked_up", ("trip",),
-        {"VendorID": "string", "trip": "integer", "picked_up": "timestamp", "fare": "decimal(10,2)", "extra.x": "integer"},
+        {"VendorID": "string", "trip": "integer", "picked_up": "timestamp", "fare": "decimal(10,2)",
+         "extra.x": "integer"},
         absent=("stops",), path="*.parquet",
     ),
     "trades": Strangers(

@@ -5,13 +5,22 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import sys
+import tempfile
+from csv import writer as csv_writer
+from decimal import Decimal
 from pathlib import Path
+from uuid import UUID
 
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 from tests.unit.files_of_strangers import FILES, Strangers, at, csv, jsonl, put
 
 from tidegate.cli import _parser, main
+from tidegate.cli.init_from import init_from
 from tidegate.declarations import load_pipeline
+from tidegate.declarations.errors import DeclarationErrors, UserError
 from tidegate.declarations.models import Column, CsvDialect, Pipeline, Stream
 from tidegate.declarations.source_paths import show_path
 from tidegate.stages.launcher import instant
@@ -214,11 +223,88 @@ def test_what_cannot_be_seen_is_said(
     assert not (tmp_path / "mine").exists()
 
 
-def test_an_avro_file_says_which_package_reads_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("fastavro", reason="installed") if False else None
+def test_a_container_of_avro_is_read(tmp_path: Path) -> None:
+    fastavro = pytest.importorskip("fastavro")
+    time = {"type": "long", "logicalType": "timestamp-millis"}
+    amount = {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2}
+    fields = [
+        {"name": "id", "type": {"type": "string", "logicalType": "uuid"}},
+        {"name": "at", "type": time},
+        {"name": "amount", "type": amount},
+        {"name": "shop", "type": {"type": "record", "name": "shop", "fields": [{"name": "city", "type": "string"}]}},
+    ]
+    schema = fastavro.parse_schema({"type": "record", "name": "sale", "fields": fields})
+    rows = [
+        {"id": UUID(int=n), "at": at(n * 20), "amount": Decimal(n) / 4, "shop": {"city": f"c{n % 3}"}}
+        for n in range(150)
+    ]
+    with (tmp_path / "sales.avro").open("wb") as file:
+        fastavro.writer(file, schema, rows, codec="deflate")
+    (stream,) = proposed(tmp_path / "mine", tmp_path / "sales.avro").streams
+    assert stream.format == "avro" and stream.id == ("id",) and stream.event_time == "at"
+    assert {column.name: column.type for column in stream.columns} == {
+        "id": "string", "at": "timestamp", "amount": "decimal(10,2)", "shop_city": "string"
+    }  # fmt: skip
+
+
+def test_avro_that_is_cut_off_or_cannot_be_read_here_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a.avro").write_bytes(b"Obj\x01" + bytes(40))
     assert main(["init", str(tmp_path / "mine"), "--from", str(tmp_path / "a.avro")]) == 2
-    assert "avro" in capsys.readouterr().err.lower()
+    assert "a.avro is" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "fastavro", None)  # as if it were not installed
+    assert main(["init", str(tmp_path / "mine"), "--from", str(tmp_path / "a.avro")]) == 2
+    assert "pip install fastavro" in capsys.readouterr().err
+
+
+ODD_NAMES = (
+    "interval", "event_time", "Event_Time", "arrival_time", "event_id", "a.b", "", " x", "`", "${HOME}", "select",
+    "Größe", "größe", "n" * 200, "window_end", "[0]", "a[1]", "id", "ID", "null", "on", "yes", "a: b", "#", "'", '"',
+    "a\nb", "%Y", "1st", "$date", "_", "time", "records", "leaf_start", "order",
+)  # fmt: skip
+ODD_VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=9),
+    st.sampled_from(["2026-01-05T08:00:00Z", "05/01/2026", "NA", "1,5", "12.50", "0012", "true", 1767600000, 10**12]),
+    st.lists(st.integers(), max_size=2),
+    st.dictionaries(st.sampled_from(ODD_NAMES), st.integers(), max_size=2),
+)
+
+
+@settings(max_examples=60, deadline=None, phases=[Phase.generate])
+@given(
+    names=st.lists(st.sampled_from(ODD_NAMES), min_size=1, max_size=8, unique=True),
+    form=st.sampled_from(["jsonl", "csv"]),
+    data=st.data(),
+)
+def test_whatever_the_fields_the_proposal_is_a_pipeline_or_no_time_is_seen(
+    names: list[str], form: str, data: st.DataObject
+) -> None:
+    count = data.draw(st.integers(1, 12))
+    columns = {name: data.draw(st.lists(ODD_VALUES, min_size=count, max_size=count)) for name in names}
+    rows = [{name: values[n] for name, values in columns.items()} | {"when": at(n).isoformat()} for n in range(count)]
+    with tempfile.TemporaryDirectory() as scratch:
+        home = Path(scratch)
+        if form == "jsonl":
+            put(home, "in.jsonl", jsonl(rows))
+        else:
+            with (home / "in.csv").open("w", newline="", encoding="utf-8") as file:
+                writer = csv_writer(file)
+                writer.writerows([[*names, "when"], *([str(value) for value in row.values()] for row in rows)])
+        try:
+            init_from(home / "mine", [home / f"in.{form}"])
+        except DeclarationErrors:
+            raise
+        except UserError as error:
+            # Text with signs of all kinds may not look like cells any more.
+            assert form == "csv", error
+            return
+        (stream,) = load_pipeline(home / "mine").streams
+        assert stream.event_time in {column.name for column in stream.columns}
 
 
 def test_from_and_example_exclude_each_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

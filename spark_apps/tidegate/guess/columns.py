@@ -11,8 +11,9 @@ from functools import cached_property
 from typing import Any
 
 from tidegate.declarations.models import CsvDialect
-from tidegate.declarations.source_paths import show_path
+from tidegate.declarations.source_paths import read_cell, read_path, show_path
 from tidegate.declarations.types import MAX_PRECISION, ColumnType, decimal_type
+from tidegate.declarations.units import UnreadableError
 from tidegate.guess import words
 from tidegate.guess.csv_dialect import CERTAIN_NULLS, NULL_WORDS
 from tidegate.guess.records import Nested, Number, Sample, Steps
@@ -106,7 +107,9 @@ def schema_of(sample: Sample, csv: CsvDialect | None, declared: Mapping[Steps, C
     left_out: dict[Steps, str] = {}
     for path, values in columns.items():
         present = [value for value in values if value is not None]
-        reason = _why_not(path, present, sample.count)
+        reason = (
+            _why_not(present, sample.count) if can_be_written(path, csv) else "a name that pipeline.yml cannot have"
+        )
         if reason:
             left_out[path] = reason
             continue
@@ -117,6 +120,21 @@ def schema_of(sample: Sample, csv: CsvDialect | None, declared: Mapping[Steps, C
         else:
             seen.append(column)
     return Schema(tuple(seen), left_out, nulls)
+
+
+def can_be_written(path: Steps, csv: CsvDialect | None) -> bool:
+    """Whether the key ``from`` of a column can name the path.
+
+    >>> can_be_written(("a.b", "c"), None), can_be_written(("",), None), can_be_written(("[0]",), CsvDialect())
+    (True, False, False)
+    """
+    if any(isinstance(step, str) and ("${" in step or not step.isprintable()) for step in path):
+        return False
+    text = show_path(path) if csv is None else f"[{path[0]}]" if isinstance(path[0], int) else path[0]
+    try:
+        return text == text.strip() and (read_path(text) if csv is None else read_cell(text)) == path
+    except UnreadableError:
+        return False
 
 
 def _without_nulls(columns: Mapping[Steps, list[Any]]) -> tuple[dict[Steps, list[Any]], tuple[str, ...]]:
@@ -135,11 +153,8 @@ def _without_nulls(columns: Mapping[Steps, list[Any]]) -> tuple[dict[Steps, list
     return kept, tuple(word for word in NULL_WORDS if word in absent)
 
 
-def _why_not(path: Steps, present: Sequence[Any], records: int) -> str:
-    """Why no column can be made of these values at that path; empty if one can."""
-    names = [step for step in path if isinstance(step, str)]
-    if any("${" in name or name != name.strip() or not name.isprintable() for name in names):
-        return "a name that pipeline.yml cannot have"
+def _why_not(present: Sequence[Any], records: int) -> str:
+    """Why no column can be made of these values; empty if one can."""
     if not present:
         return "never a value"
     nested = [value for value in present if isinstance(value, Nested)]

@@ -69,9 +69,9 @@ _TIMES = tuple(
 )
 _ZONES = (
     (re.compile(r" [+-]\d\d:?\d\d"), " %z"),
-    (re.compile(r"[+-]\d\d:?\d\d"), "%z"),
+    (re.compile(r"[+-]\d\d:?\d\d|Z"), "%z"),
     (re.compile(r" (?:UTC|GMT)"), " %Z"),
-    (re.compile(r"(?:UTC|GMT|Z)"), "%Z"),
+    (re.compile(r"(?:UTC|GMT)"), "%Z"),
 )
 _DAY_NAME = re.compile(rf"(?:{_DAYS})(?P<rest>,? )", re.IGNORECASE)
 
