@@ -18,7 +18,7 @@ def add(commands: Commands) -> None:
     parser = command(
         commands,
         "run",
-        "run the stages for every interval of a range, in one Spark session",
+        "run the stages for every interval of a range: in this process, and in a Spark that is started for large work",
         "tidegate run dags/pipelines/flights --warehouse warehouse --from 2013-02-07 --to 2013-02-08\n"
         "  tidegate run dags/pipelines/flights --warehouse warehouse --from 2013-02-07T05 --to 2013-02-07T06 "
         "--stage ingest --stage top_k\n"

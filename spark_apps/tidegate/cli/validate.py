@@ -20,5 +20,6 @@ def add(commands: Commands) -> None:
 def _validate(arguments: argparse.Namespace) -> None:
     from tidegate.declarations import load_pipeline
 
+    # `--data` belongs here: the first records of each stream's files, read and judged as a run would, by reason.
     pipeline = load_pipeline(arguments.pipeline)
     print(f"{pipeline.name}: {len(pipeline.streams)} streams and {len(pipeline.queries)} queries, no mistakes")

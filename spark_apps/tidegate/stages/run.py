@@ -1,4 +1,4 @@
-"""All stages of a pipeline for a range of intervals, in one Spark session, without Airflow."""
+"""All stages of a pipeline for a range of intervals, without Airflow: here, and in a Spark started for large work."""
 
 from __future__ import annotations
 

@@ -1,0 +1,142 @@
+"""How a CSV file is written, seen from its first lines."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from tidegate.declarations.models import CsvDialect
+
+DELIMITERS = ",;\t|"
+NULL_WORDS = ("NA", "N/A", "n/a", "#N/A", "NULL", "null", "None", "none", "NaN", "nan", "-", "--", "?", "\\N", "(null)")
+"""Cells that people write where a value is missing."""
+CERTAIN_NULLS = frozenset({"\\N", "NULL", "(null)", "#N/A", "N/A", "n/a", "NA"})
+"""Those of them that no text of a column is likely to be."""
+_MOST_TEXT = 1 << 18
+_BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
+_PLAIN = re.compile(r"[+-]?[0-9]*\.?[0-9]+([eE][+-]?[0-9]+)?", re.ASCII)
+_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+", re.ASCII)
+_TYPED = re.compile(r"[+-]?[0-9][0-9.,:/+\-T Z]*|true|false|-", re.ASCII | re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Text:
+    """Octets as text, and how they were encoded."""
+
+    text: str
+    encoding: str
+
+
+def decoded(octets: bytes, whole: bool) -> Text:
+    """The text of the octets, which may end within a sign unless they are ``whole``.
+
+    >>> decoded("Köln".encode("cp1252"), True), decoded("Köln".encode()[:2], False)
+    (Text(text='Köln', encoding='cp1252'), Text(text='K', encoding='utf-8'))
+    """
+    for mark, encoding in _BOMS:
+        if octets.startswith(mark):
+            return Text(octets.decode(encoding, "ignore"), encoding)
+    if octets[:200:2].count(0) > len(octets[:200:2]) / 2:
+        return Text(octets.decode("utf-16-be", "ignore"), "utf-16-be")
+    if octets[1:200:2].count(0) > len(octets[1:200:2]) / 2:
+        return Text(octets.decode("utf-16-le", "ignore"), "utf-16-le")
+    try:
+        return Text(octets.decode(), "utf-8")
+    except UnicodeDecodeError as error:
+        if not whole and len(octets) - error.start < 4:
+            return Text(octets[: error.start].decode(), "utf-8")
+    try:
+        return Text(octets.decode("cp1252"), "cp1252")
+    except UnicodeDecodeError:
+        return Text(octets.decode("latin-1"), "latin-1")
+
+
+def dialect_of(text: str, encoding: str) -> CsvDialect | None:
+    """The dialect of a text of whole lines; None if it does not look like CSV.
+
+    >>> dialect_of("Nr;Zeit;Ort\\n0;9,5;A\\n1;9,6;B\\n", "utf-8")  # doctest: +NORMALIZE_WHITESPACE
+    CsvDialect(delimiter=';', header=True, decimal=',', quote='"', encoding='utf-8', nulls=('',), comment='')
+    """
+    text = text[:_MOST_TEXT]
+    comment = _comment(text)
+    lines = [line for line in text.splitlines() if line.strip(" \t") and not (comment and line.startswith(comment))]
+    if not lines:
+        return None
+    quote = _quote(lines)
+    best = max(DELIMITERS, key=lambda sign: _evenness(lines, sign, quote))
+    if _evenness(lines, best, quote)[0] < 0.8:
+        return None
+    rows = cells(text, CsvDialect(delimiter=best, quote=quote, comment=comment))
+    width = Counter(map(len, rows[:1000])).most_common(1)[0][0]
+    header = _is_header(rows)
+    body = [row for row in rows[int(header) :] if len(row) == width]
+    return CsvDialect(
+        delimiter=best,
+        header=header,
+        decimal=_decimal(body, best),
+        quote=quote,
+        encoding="utf-8" if encoding == "utf-8-sig" else encoding,
+        comment=comment,
+    )
+
+
+def cells(text: str, dialect: CsvDialect, most: int | None = None) -> list[list[str]]:
+    """The cells of every record of the text, at most so many; blank lines and comments are none."""
+    lines = text.splitlines(keepends=True)
+    if dialect.comment:
+        lines = [line for line in lines if not line.startswith(dialect.comment)]
+    csv.field_size_limit(1 << 26)
+    rows = csv.reader(lines, delimiter=dialect.delimiter, quotechar=dialect.quote)
+    return list(islice((row for row in rows if row and any(cell.strip() for cell in row)), most))
+
+
+def _comment(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    marked = [number for number, line in enumerate(lines) if line.startswith("#")]
+    return "#" if marked and len(marked) < max(len(lines) * 0.5, 2) else ""
+
+
+def _quote(lines: Sequence[str]) -> str:
+    """The sign around cells: `'` where cells stand in it and none in `"`."""
+    if any('"' in line for line in lines[:1000]):
+        return '"'
+    single = re.compile(r"(^|[,;\t|])'[^']*'($|[,;\t|])")
+    return "'" if sum(bool(single.search(line)) for line in lines[:1000]) > len(lines[:1000]) * 0.5 else '"'
+
+
+def _evenness(lines: Sequence[str], delimiter: str, quote: str) -> tuple[float, int]:
+    """The share of lines that have as many cells as most have, and how many that is; (0, 1) if it is one."""
+    rows = [row for row in csv.reader(lines[:200], delimiter=delimiter, quotechar=quote) if row]
+    widths = Counter(map(len, rows))
+    width, often = widths.most_common(1)[0]
+    return (often / len(rows), width) if width > 1 else (0.0, 1)
+
+
+def _is_header(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the first row names the columns: none of it is a number or a time, and it is not like the rows below."""
+    first = [cell.strip() for cell in rows[0]]
+    names = [cell for cell in first if cell]
+    if not names or any(_TYPED.fullmatch(name) for name in names):
+        return False
+    if len(rows) == 1:
+        return True
+    below = [[row[n].strip() for row in rows[1:200] if n < len(row) and row[n].strip()] for n in range(len(first))]
+    if any(column and sum(bool(_TYPED.fullmatch(cell)) for cell in column) > len(column) / 2 for column in below):
+        return True
+    return len(set(names)) == len(names) and not any(
+        name in column for name, column in zip(first, below, strict=True) if name
+    )
+
+
+def _decimal(rows: Sequence[Sequence[str]], delimiter: str) -> str:
+    """`,` if numbers with a comma are more than those with a point."""
+    if delimiter == ",":
+        return "."
+    texts = [cell.strip() for row in rows[:2000] for cell in row]
+    commas = sum(bool(_COMMA.fullmatch(cell)) for cell in texts)
+    points = sum("." in cell and bool(_PLAIN.fullmatch(cell)) for cell in texts)
+    return "," if commas > points else "."
