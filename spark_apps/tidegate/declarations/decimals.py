@@ -143,8 +143,10 @@ def alternative(node: exp.Expression, kind: ColumnType) -> Digits:
 
 
 def _integer(node: exp.Expression) -> int | None:
-    """The number that an integer literal is; None of anything else."""
+    """The number that an integer literal is, also one that is divided by; None of anything else."""
     node = node.unnest()
+    if isinstance(node, exp.Nullif):
+        node = node.this
     sign = 1
     if isinstance(node, exp.Neg):
         node, sign = node.this, -1

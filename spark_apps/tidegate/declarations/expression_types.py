@@ -488,7 +488,8 @@ def stored_column(column: ScopedColumn) -> exp.Expression:
 
 
 def _is_not_zero(node: exp.Expression) -> bool:
-    return isinstance(node, exp.Literal) and not node.is_string and float(node.this) != 0
+    number = node.this if isinstance(node, exp.Neg) else node
+    return isinstance(number, exp.Literal) and not number.is_string and float(number.this) != 0
 
 
 def typed_sql(sql: str, kind: ColumnType, node: exp.Expression) -> str:
