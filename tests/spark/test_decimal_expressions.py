@@ -69,7 +69,8 @@ class Expressions:
             f"({a} {self.pick('+', '-', '*', '/', '%')} {self.pick('i', '3', '100', '-7', '1.5', '0.05', '-2.50')})",
             f"({self.pick('i', '3', '1.5')} {self.pick('+', '-', '*')} {a})",
             f"({self.pick('i', '3', '1.5')} {self.pick('/', '%')} {self.small(d - 1)})",
-            f"{self.pick('ABS', '-', 'FLOOR', 'CEIL')}({a})",
+            f"{self.pick('FLOOR', 'CEIL')}({a})",
+            f"{self.pick('ABS', '-')}({self.small(d - 1)})",  # of more than 34 digits Spark loses some here
             f"ROUND({a}, {self.pick('0', '1', '2', '-1', '7', '-3')})",
             f"CAST({a} AS DECIMAL({self.pick('5, 2', '38, 2', '10', '20, 10', '38, 38')}))",
             f"CAST({self.pick('i', 'x', 'b', 't', 'k')} AS DECIMAL({self.pick('5, 2', '38, 10', '20', '3, 3')}))",

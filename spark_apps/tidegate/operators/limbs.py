@@ -65,7 +65,11 @@ def from_small(numbers: npt.NDArray[np.int64], kind: pa.DataType, mask: npt.NDAr
 def unscaled(column: pa.Array) -> list[int]:
     """The unscaled numbers as Python has them; whatever for NULL. Also of decimals of 256 bits."""
     if pa.types.is_decimal256(column.type):
-        return [0 if value is None else int(value.scaleb(column.type.scale, _EXACT)) for value in column.to_pylist()]
+        try:
+            return unscaled(column.cast(pa.decimal128(38, column.type.scale)))
+        except pa.ArrowInvalid:  # some number needs more than 38 digits
+            values = column.to_pylist()
+            return [0 if value is None else int(value.scaleb(column.type.scale, _EXACT)) for value in values]
     pairs = limbs(column)
     low, high = pairs["low"], pairs["high"]
     if (high == np.ascontiguousarray(low).view(np.int64) >> 63).all():
