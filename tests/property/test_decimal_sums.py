@@ -60,7 +60,9 @@ def test_parts_are_added_and_taken_back_exactly(numbers: list[int], changes: lis
 @LAWS
 @given(st.data(), SCALES, st.integers(1, 5))
 def test_windows_and_partitions_sum_as_decimal_does(data: st.DataObject, scale: int, parts: int) -> None:
-    tuples = data.draw(st.lists(st.tuples(st.one_of(st.none(), NUMBERS), st.integers(0, 40), st.integers(0, parts - 1))))
+    tuples = data.draw(
+        st.lists(st.tuples(st.one_of(st.none(), NUMBERS), st.integers(0, 40), st.integers(0, parts - 1)))
+    )
     columns = pa.schema([("a0", pa.decimal128(38, scale)), ("a1", pa.decimal128(38, scale))])
     spec = Spec((Side("d"),), (Measure("a0", "sum", "d"), Measure("a1", "max", "d")), columns, in_parts=True)
     schedule = Schedule.from_ticks(np.arange(10, 60, 5), 0, {"d": 15})
@@ -98,7 +100,7 @@ def test_emitted_sums_and_averages_are_rounded_once(numbers: list[int], share: f
     assert scaled.is_null().to_pylist() == [nearest(Fraction(n) / Fraction(share)) is None for n in numbers]
     whole = scaled_up(column, pa.array([1.0] * len(numbers)), kind)
     assert whole.to_pylist() == [None if abs(n) > MOST else Decimal(n).scaleb(-4, EXACT) for n in numbers]
-    mean = averages(column, np.array([count] * len(numbers)), pa.decimal128(38, 8))
+    mean = averages(column, pa.array([count] * len(numbers)), pa.decimal128(38, 8))
     expected = [nearest(Fraction(n * 10**4, count)) for n in numbers]
     assert mean.to_pylist() == [None if n is None else Decimal(n).scaleb(-8, EXACT) for n in expected]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import os
 from decimal import Context, Decimal
 from pathlib import Path
@@ -146,6 +145,11 @@ def test_random_decimals_have_sparks_types_and_values(spark):
             known = dict(zip(rows, found[1], strict=True))
         got = plain(mine)
         differ = [n for n, value in known.items() if repr(got[n]) != repr(value)]
-        assert not differ, (sql, rendered, kind, [(table.slice(n, 1).to_pylist(), got[n], known[n]) for n in differ[:2]])
+        assert not differ, (
+            sql,
+            rendered,
+            kind,
+            [(table.slice(n, 1).to_pylist(), got[n], known[n]) for n in differ[:2]],
+        )
         compared += len(known)
     assert compared > 15 * count

@@ -192,9 +192,7 @@ class Typer:
         kinds = [self.type_of(node) for node in nodes]
         if not decimals.any_decimal(kinds):
             return kinds
-        return [
-            self._exactly(node) if kind == "double" else kind for node, kind in zip(nodes, kinds, strict=True)
-        ]
+        return [self._exactly(node) if kind == "double" else kind for node, kind in zip(nodes, kinds, strict=True)]
 
     def _exactly(self, node: exp.Expression) -> ExpressionType | None:
         """The type of an expression if its literals are decimals; where that makes it one, they are from now on."""

@@ -52,7 +52,6 @@ _since_epoch = Function({"this": _INSTANT}, "integer")
 _two_times = Function({"this": _TIME, "expression": _TIME}, "integer")
 
 
-
 def places(node: exp.Expression) -> int:
     """To how many places ROUND rounds."""
     digits = node.args.get("decimals")

@@ -55,7 +55,9 @@ def small(column: pa.Array) -> npt.NDArray[np.int64]:
     return np.ascontiguousarray(limbs(column)["low"]).view(np.int64)
 
 
-def from_small(numbers: npt.NDArray[np.int64], kind: pa.DataType, mask: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+def from_small(
+    numbers: npt.NDArray[np.int64], kind: pa.DataType, mask: npt.NDArray[np.bool_] | None = None
+) -> pa.Array:
     """The decimals of a type that have these unscaled numbers; NULL where the mask is set."""
     column = np.empty(len(numbers), dtype=LIMBS)
     column["low"], column["high"] = numbers.view(np.uint64), numbers >> 63
@@ -123,12 +125,12 @@ def as_doubles(column: pa.Array) -> npt.NDArray[np.float64]:
 
     **Cost**: O(n); a division in Python for each number of more than 53 bits.
     """
-    scale = column.type.scale
+    scale: int = column.type.scale
     pairs = limbs(column)
     low = np.ascontiguousarray(pairs["low"]).view(np.int64)
     sure = (pairs["high"] == low >> 63) & (np.abs(low) <= _LARGEST_EXACT) & (low != np.iinfo(np.int64).min)
     if scale <= _LARGEST_POWER:
-        found = low / 10.0**scale
+        found: npt.NDArray[np.float64] = low / 10.0**scale
     else:
         found, sure = np.zeros(len(column)), low != low
     others = np.flatnonzero(~sure)

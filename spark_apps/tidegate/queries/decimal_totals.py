@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -34,14 +33,14 @@ def scaled_up(totals: pa.Array, share: pa.Array, kind: pa.DataType) -> pa.Array:
     return pc.if_else(pc.is_valid(share), found, pa.scalar(None, kind))
 
 
-def averages(totals: pa.Array, counts: np.ndarray, kind: pa.DataType) -> pa.Array:
+def averages(totals: pa.Array, counts: pa.Array, kind: pa.DataType) -> pa.Array:
     """Totals divided by how many values they are of, as decimals of a type.
 
     >>> totals = pa.array([2, -5, None], pa.decimal256(76, 0))
-    >>> averages(totals, np.array([3, 2, 0]), pa.decimal128(9, 4)).to_pylist()
+    >>> averages(totals, pa.array([3, 2, None]), pa.decimal128(9, 4)).to_pylist()
     [Decimal('0.6667'), Decimal('-2.5000'), None]
     """
-    numbers = counts.tolist()
+    numbers = counts.to_pylist()
     return _shown(totals, kind.scale - totals.type.scale, kind, lambda row, n: divided(n, numbers[row]))
 
 

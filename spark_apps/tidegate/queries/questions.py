@@ -242,8 +242,8 @@ def _value(aggregate: Aggregate, partial: pa.Table, share: pa.Array) -> pa.Chunk
         return pc.divide(count, share)
     total = partial.column(f"{slot}_sum")
     if is_decimal(kind):
-        exact = total.combine_chunks()
-        return scaled_up(exact, share, kind) if function == "sum" else averages(exact, count.to_numpy(), kind)
+        exact, counts = total.combine_chunks(), partial.column(f"{slot}_count").combine_chunks()
+        return scaled_up(exact, share, kind) if function == "sum" else averages(exact, counts, kind)
     if function == "sum":
         return pc.divide(total, share)
     return pc.divide(total, pc.if_else(pc.greater(count, 0.0), count, pa.scalar(None, pa.float64())))

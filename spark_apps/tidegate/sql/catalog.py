@@ -322,7 +322,13 @@ def _pg_rows(database: str, relations: Sequence[Relation], oids: Oids) -> dict[s
         for number, column in enumerate(columns, 1):
             kind = type_of(column.type)
             row = {"attrelid": oid, "attname": column.name, "atttypid": kind.oid, "attlen": kind.size}
-            row |= {"attnum": number, "attndims": 0, "atttypmod": kind.modifier, "attnotnull": False, "atthasdef": False}
+            row |= {
+                "attnum": number,
+                "attndims": 0,
+                "atttypmod": kind.modifier,
+                "attnotnull": False,
+                "atthasdef": False,
+            }
             row |= {"attidentity": "", "attgenerated": "", "attisdropped": False, "attislocal": True}
             attributes.append({**row, "attinhcount": 0, "attcollation": 0, "attstattarget": -1, "attstorage": "p"})
     return {

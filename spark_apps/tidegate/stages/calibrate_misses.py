@@ -160,7 +160,7 @@ def _rows(at: Int64s, values: Int64s, count: int) -> Int64s:
 
 
 def _difference(said: pa.ChunkedArray, known: pa.ChunkedArray) -> pa.ChunkedArray:
-    """true − answered, as a double; of decimals and whole numbers it is exact before that, as far as 64 bits hold it."""
+    """true − answered, as a double; exact before that of decimals, and of whole numbers as far as 64 bits hold it."""
     if is_decimal(said.type):
         one, other = (unscaled(column.combine_chunks()) for column in (known, said))
         there = pc.and_(pc.is_valid(known), pc.is_valid(said)).to_numpy()

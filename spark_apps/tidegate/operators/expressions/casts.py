@@ -6,7 +6,8 @@ From text, with blanks around it: whole numbers ``[+-]digits``; real numbers wit
 date is the day that is written. Spark reads more texts than these (``1d``, ``0x1p3``, ``12:30`` as of today); here they
 are NULL.
 
-To decimals everything is rounded HALF_UP. To text: decimals with all digits of their scale, real numbers as Java writes them (``1.0E10``), instants without the zeros at their end.
+To decimals everything is rounded HALF_UP. To text: decimals with all digits of their scale, real numbers as Java writes
+them (``1.0E10``), instants without the zeros at their end.
 """
 
 from __future__ import annotations

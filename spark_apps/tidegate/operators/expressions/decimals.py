@@ -1,8 +1,8 @@
 """Decimals: arithmetic, rounding and casts. What does not fit the type is NULL.
 
 Values are whole numbers over a power of ten, and results are rounded once, HALF_UP, to the digits that the language
-gives them (``declarations.decimals``). Sums and products of at most 38 digits are computed by Arrow; everything else row
-by row by Python's integers. **Cost**: 1 to 2 µs a row there.
+gives them (``declarations.decimals``). Sums and products of fewer than 38 digits are computed by Arrow; everything else
+row by row by Python's integers. **Cost**: 1 to 2 µs a row there.
 """
 
 from __future__ import annotations

@@ -331,7 +331,8 @@ class Evaluator:
             case exp.Floor() | exp.Ceil():
                 return numbers.rounded_to_whole(isinstance(node, exp.Ceil), *self._numbers(node.this))
             case exp.Round():
-                return numbers.rounded(*self._numbers(node.this), places(node))
+                (value,) = self._numbers(node.this)
+                return numbers.rounded(value, places(node))
             case exp.IsNan():
                 return numbers.is_nan(*self._numbers(node.this))
             case exp.Trim():
