@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from infra.oracle.schedule import ExpectedWindow, connect, expected_windows, fin
 from sqlglot import exp
 
 from tidegate.declarations.models import Pipeline, Query
+from tidegate.declarations.types import is_decimal
 
 Row = dict[str, Any]
 
@@ -45,6 +48,12 @@ def duck(fragment: str) -> str:
         )
 
     return sqlglot.parse_one(fragment, read="spark").transform(step).sql("duckdb")
+
+
+def duck_type(kind: str) -> str:
+    """DuckDB's name of a type."""
+    kinds = {"string": "VARCHAR", "integer": "BIGINT", "timestamp": "TIMESTAMPTZ"}
+    return kinds.get(kind, kind.upper())
 
 
 def quoted(name: str) -> str:
@@ -125,9 +134,9 @@ def aggregate_sql(query: Query, folder: Path) -> str:
         for alias, column in others:
             on_keys.append(f"{quoted(first_alias)}.{quoted(first_column)} = {quoted(alias)}.{quoted(column)}")
     # An id is kept as text, whatever it was declared as.
-    kinds = {"string": "VARCHAR", "integer": "BIGINT", "double": "DOUBLE", "boolean": "BOOLEAN",
-             "timestamp": "TIMESTAMPTZ", "date": "DATE"}  # fmt: skip
-    groups = [f"CAST({quoted(g.alias)}.{quoted(g.column)} AS {kinds[g.type]}) AS {g.slot}" for g in query.group_by]
+    groups = [
+        f"CAST({quoted(g.alias)}.{quoted(g.column)} AS {duck_type(g.type)}) AS {g.slot}" for g in query.group_by
+    ]
     totals, slots = [], []
     for a in query.aggregates:
         argument = "*" if a.expression is None else f"{quoted(a.alias or '')}.{a.slot}_value"
@@ -136,9 +145,13 @@ def aggregate_sql(query: Query, folder: Path) -> str:
         if a.function == "count":
             slots.append(f"CAST(coalesce({held}, 0) AS DOUBLE) * (1.0 / nullif(coverage, 0)) AS {a.slot}")
         elif a.function == "sum":
-            slots.append(f"CAST({held} AS DOUBLE) * (1.0 / nullif(coverage, 0)) AS {a.slot}")
+            scaled = f"CAST({held} AS DOUBLE) * (1.0 / nullif(coverage, 0))"
+            if is_decimal(a.type):  # to the digit where all is held
+                kind = duck_type(a.type)
+                scaled = f"CASE coverage WHEN 1 THEN CAST({held} AS {kind}) ELSE CAST({scaled} AS {kind}) END"
+            slots.append(f"{scaled} AS {a.slot}")
         else:
-            slots.append(f"{held} AS {a.slot}")
+            slots.append(f"CAST({held} AS {duck_type(a.type)}) AS {a.slot}")
     group_slots = [g.slot for g in query.group_by]
     # An ungrouped query answers for an empty window too; a group without pairs does not exist.
     side = "JOIN" if group_slots else "LEFT JOIN"
@@ -347,7 +360,7 @@ def order_value(value: Any) -> tuple:
     """NULLs last; maps and odd things by their text."""
     if value is None:
         return (1, "")
-    if isinstance(value, bool | int | float):
+    if isinstance(value, bool | int | float | Decimal):
         return (0, "number", float(value))
     return (0, type(value).__name__, value if isinstance(value, str | datetime) else str(value))
 
@@ -357,7 +370,11 @@ def same(actual: Any, expected: Any, rtol: float, atol: float = 1e-12) -> bool:
     if isinstance(expected, dict):
         entries = dict(actual or ())
         return entries.keys() == expected.keys() and all(same(entries[k], v, rtol, atol) for k, v in expected.items())
-    if isinstance(expected, float) and isinstance(actual, int | float):
+    if isinstance(actual, Decimal) and isinstance(expected, float | Decimal):
+        # DuckDB divides and averages decimals as doubles: the last digit may be another.
+        digit = Fraction(1, 10 ** -int(actual.as_tuple().exponent))
+        return abs(Fraction(actual) - Fraction(expected)) <= max(Fraction(rtol) * abs(Fraction(expected)), digit)
+    if isinstance(expected, float | Decimal) and isinstance(actual, int | float):
         return math.isclose(actual, expected, rel_tol=rtol, abs_tol=atol) or (
             math.isnan(expected) and math.isnan(actual)
         )

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import timedelta
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from infra.oracle.answers import Row
 
 from tidegate.declarations.models import Query
+from tidegate.declarations.types import is_number
 
 
 def kept(answers: Sequence[Row], accuracy: Sequence[Row]) -> list[Row]:
@@ -36,11 +39,17 @@ def corrections(
         for name, kind in query.corrected.items():
             said, known = before.get(name), now.get(name)
             row |= {f"{name}_answered": said, f"{name}_true": known}
-            if kind in ("integer", "double"):
+            if is_number(kind):
                 there = said is not None and known is not None
-                row[f"{name}_difference"] = float(known - said) if there else None
+                row[f"{name}_difference"] = _difference(said, known) if there else None
         found.append(row)
     return found
+
+
+def _difference(said: Any, known: Any) -> float:
+    if isinstance(said, Decimal):
+        return float(Fraction(known) - Fraction(said))
+    return float(known - said)
 
 
 def _by_key(query: Query, rows: Sequence[Row]) -> dict[tuple[Any, ...], Row]:

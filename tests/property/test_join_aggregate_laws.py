@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import ExitStack
 from dataclasses import replace
+from decimal import Context, Decimal
 from typing import Any
 from unittest.mock import patch
 
@@ -119,6 +120,21 @@ SPECS = {"alone": ALONE, "pair": PAIR, "star": STAR, "chain": CHAIN, "total": TO
 SPECS |= {"by class": BY_CLASS, "by key": BY_KEY, "by all": BY_ALL}
 
 
+def of_decimals(spec: Spec) -> Spec:
+    """The same with decimals in the place of numbers: of all 38 digits, but for extremes."""
+    extremes = {measure.slot for measure in spec.aggregates if measure.function in ("min", "max")}
+
+    def decimal(field: pa.Field) -> pa.Field:
+        if not (pa.types.is_integer(field.type) or pa.types.is_floating(field.type)):
+            return field
+        return field.with_type(pa.decimal128(12, 2) if field.name in extremes else pa.decimal128(38, 3))
+
+    return replace(spec, columns=pa.schema([decimal(field) for field in spec.columns]))
+
+
+SPECS |= {f"{name} of decimals": of_decimals(spec) for name, spec in SPECS.items()}
+
+
 def values_of(kind: pa.DataType) -> st.SearchStrategy[Any]:
     """Few distinct values and NULL; doubles that add up exactly, so that the oracle must agree to the last bit."""
     if pa.types.is_string(kind):
@@ -127,9 +143,14 @@ def values_of(kind: pa.DataType) -> st.SearchStrategy[Any]:
         return st.sampled_from([None, True, False])
     if pa.types.is_integer(kind):
         return st.sampled_from([None, -3, 0, 7])
+    if pa.types.is_decimal(kind):
+        most = 10**kind.precision - 1
+        numbers = [most, -most, most // 3, -(2**31), 2**32 + 5, 0, 1]
+        return st.sampled_from([None, *(Decimal(n).scaleb(-kind.scale, WIDE) for n in numbers)])
     return st.sampled_from([None, -0.25, 0.0, 1.5, 4096.0])
 
 
+WIDE = Context(prec=200)
 UGLY = st.sampled_from([0.1, 0.2, 0.3, 1 / 3, -0.7, 1e16, -1e16, 1e-9])  # sums depend on the order
 
 
@@ -245,7 +266,7 @@ def test_order_among_equal_arrivals_changes_nothing(case: tuple[Spec, Schedule, 
 
 
 @LAWS
-@given(st.sampled_from(["pair", "star"]), st.data())
+@given(st.sampled_from(["pair", "star", "pair of decimals"]), st.data())
 def test_partitions_of_a_shared_class_combine_to_the_whole(name: str, data: st.DataObject) -> None:
     spec = SPECS[name]
     schedule = data.draw(schedules(tuple(side.alias for side in spec.sides)))

@@ -40,9 +40,20 @@ WEATHER: dict[str, ColumnType] = {
     "gust": "double",
     "station": "integer",
 }
+FARES: dict[str, ColumnType] = {
+    "order": "integer",
+    "currency": "string",
+    "price": "decimal(10,2)",
+    "tax": "decimal(5,4)",
+    "wei": "decimal(38,18)",
+    "share": "decimal(38,38)",
+    "end": "decimal(12,0)",
+    "from": "string",
+}
 STREAMS = {
     "departures": StreamSchema("departures", DEPARTURES),
     "weather": StreamSchema("weather", WEATHER),
+    "fares": StreamSchema("fares", FARES),
 }
 
 

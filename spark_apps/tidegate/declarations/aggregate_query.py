@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from tidegate.declarations import decimals
 from tidegate.declarations.answer_names import AnswerNames, given_name
 from tidegate.declarations.expression_types import Typer, render, stored_column, typed_sql
 from tidegate.declarations.functions import AGGREGATES
 from tidegate.declarations.models import Aggregate, GroupColumn, Output
 from tidegate.declarations.positions import Report
 from tidegate.declarations.scope import Scope, ScopedColumn, Unresolved, offset_of
-from tidegate.declarations.types import ColumnType
+from tidegate.declarations.types import ColumnType, digits_of, is_number
 
 
 @dataclass
@@ -146,11 +147,11 @@ class AggregateQuery:
                 message = f"the aggregate is over {' and '.join(aliases)} at once, but joined pairs are not stored"
             self.report.add(offset_of(node), message, "an expression over the columns of one alias")
             return None
-        if function in ("sum", "avg") and kind not in ("integer", "double"):
+        if function in ("sum", "avg") and not is_number(kind):
             self.report.add(offset_of(node), f"{function.upper()} of {kind} is not defined", "a number")
             return None
         sql = typed_sql(render(argument, self._bare), kind, argument)
-        return self._take(function, aliases[0], sql, kind if function in ("min", "max") else "double")
+        return self._take(function, aliases[0], sql, _result_type(function, kind), _added_type(kind))
 
     def _column_leaf(self, node: exp.Expression) -> ColumnType | None:
         if isinstance(node, exp.Column):
@@ -163,12 +164,21 @@ class AggregateQuery:
         found = self.scope.find(node) if isinstance(node, exp.Column) else None
         return stored_column(found) if isinstance(found, ScopedColumn) else None
 
-    def _take(self, function: str, alias: str | None, expression: str | None, kind: ColumnType) -> Aggregate:
+    def _take(
+        self, function: str, alias: str | None, expression: str | None, kind: ColumnType, added: ColumnType = "double"
+    ) -> Aggregate:
         for known in self.aggregates:
             if (known.function, known.alias, known.expression) == (function, alias, expression):
                 return known
         slot = f"a{len(self.aggregates)}"
-        new = Aggregate(slot=slot, function=function, alias=alias, expression=expression, type=kind)  # type: ignore[arg-type]
+        new = Aggregate(
+            slot=slot,
+            function=function,  # type: ignore[arg-type]
+            alias=alias,
+            expression=expression,
+            type=kind,
+            added_type=added if function in ("sum", "avg") else "double",
+        )
         self.aggregates.append(new)
         return new
 
@@ -186,3 +196,18 @@ class AggregateQuery:
             return node
 
         return condition.copy().transform(step)
+
+
+def _result_type(function: str, kind: ColumnType) -> ColumnType:
+    """The type of an aggregate of values of a type."""
+    if function in ("min", "max"):
+        return kind
+    digits = digits_of(kind)
+    if digits is None or function == "count":
+        return "double"
+    return decimals.as_type(decimals.sum_digits(digits) if function == "sum" else decimals.average_digits(digits))
+
+
+def _added_type(kind: ColumnType) -> ColumnType:
+    """As what the values are added up: decimals as they are, all others as doubles."""
+    return kind if digits_of(kind) else "double"

@@ -15,12 +15,21 @@ from typing import Literal
 from sqlglot import exp, tokenize
 from sqlglot.tokens import TokenType
 
+from tidegate.declarations import decimals
 from tidegate.declarations.functions import FUNCTIONS, UNSTEADY, function_names
-from tidegate.declarations.names import ID_COLUMN
+from tidegate.declarations.names import ID_COLUMN, is_reserved
 from tidegate.declarations.patterns import PatternError, like_pattern, regular_expression
 from tidegate.declarations.positions import Misspelt, Report
 from tidegate.declarations.scope import ScopedColumn, offset_of
-from tidegate.declarations.types import ColumnType
+from tidegate.declarations.types import (
+    MAX_PRECISION,
+    ColumnType,
+    digits_of,
+    family_of,
+    is_decimal,
+    is_number,
+    read_type,
+)
 from tidegate.declarations.units import INTERVAL_US, UnreadableError, read_instant
 
 ExpressionType = ColumnType | Literal["null"]
@@ -30,7 +39,7 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeE
 _MATCHES = (exp.Like, exp.ILike, exp.RegexpLike)
 # Spark reads none of them as a part of another without parentheses.
 _RANGED = (*_MATCHES, exp.In, exp.Between, exp.Is)
-_NUMBERS = ("integer", "double", "null")
+_NUMBERS = ("integer", "double", "decimal", "null")
 # What sqlglot can do without and Spark cannot: the argument, and how it is written.
 _NEEDED: dict[type[exp.Expression], tuple[str, str]] = {
     exp.Greatest: ("expressions", "GREATEST(a, b)"),
@@ -38,19 +47,21 @@ _NEEDED: dict[type[exp.Expression], tuple[str, str]] = {
     exp.If: ("false", "IF(condition, a, b)"),
     exp.Substring: ("start", "SUBSTRING(text, 1, 3)"),
 }
-CAST_TYPES: dict[str, ColumnType] = {
+_CAST_TYPES: dict[str, ColumnType] = {
     "TINYINT": "integer", "SMALLINT": "integer", "INT": "integer", "BIGINT": "integer", "FLOAT": "double",
-    "DOUBLE": "double", "DECIMAL": "double", "TEXT": "string", "VARCHAR": "string", "BOOLEAN": "boolean",
+    "DOUBLE": "double", "TEXT": "string", "VARCHAR": "string", "BOOLEAN": "boolean",
     "TIMESTAMP": "timestamp", "TIMESTAMPTZ": "timestamp", "DATE": "date",
 }  # fmt: skip
 _SPARK_TYPES = {"integer": "BIGINT", "double": "DOUBLE", "string": "STRING"}
-_NOT_CAST: dict[ColumnType, tuple[ColumnType, ...]] = {
+_NOT_CAST: dict[str, tuple[str, ...]] = {
     "integer": ("date",),
     "double": ("date",),
+    "decimal": ("date",),
     "boolean": ("timestamp", "date"),
     "timestamp": ("boolean",),
-    "date": ("integer", "double", "boolean"),
+    "date": ("integer", "double", "decimal", "boolean"),
 }
+_CASTS = f"BIGINT, DOUBLE, DECIMAL(p, s) of at most {MAX_PRECISION} digits, STRING, BOOLEAN, TIMESTAMP or DATE"
 _DIFFERENCE_UNITS = (
     "YEAR",
     "QUARTER",
@@ -75,6 +86,7 @@ class Typer:
     def __init__(self, report: Report, leaf: Leaf):
         self.report = report
         self.leaf = leaf
+        self._exact = False
 
     def value_type(self, node: exp.Expression) -> ColumnType | None:
         """The type of an expression that must have one."""
@@ -149,10 +161,11 @@ class Typer:
 
     def _same(self, node: exp.Expression, kind: ExpressionType | None, allowed: Sequence[str]) -> ExpressionType | None:
         """The type, if it is one of the allowed ones."""
-        if kind is None or kind in allowed:
+        if kind is None or family_of(kind) in allowed:
             return kind
         words = [word for word in allowed if word != "null"]
-        self._mistake(node, f"{_short(node)} is of type {kind}", f"type {' or '.join(words)}")
+        choices = " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+        self._mistake(node, f"{_short(node)} is of type {kind}", f"type {choices}")
         return None
 
     def _all(self, nodes: Sequence[exp.Expression], allowed: Sequence[str], result: ColumnType) -> ColumnType | None:
@@ -167,17 +180,36 @@ class Typer:
             if math.isinf(float(node.this)):
                 self._mistake(node, "the number is too large", f"at most {sys.float_info.max}")
                 return None
-            return "double"
+            digits = decimals.literal_digits(node) if self._exact else None
+            return decimals.as_type(digits) if digits else "double"
         if len(node.this) > 19 or int(node.this) > _MAX_INTEGER:
             self._mistake(node, "the number is too large", f"at most {_MAX_INTEGER}")
             return None
         return "integer"
 
+    def _types(self, nodes: Sequence[exp.Expression]) -> list[ExpressionType | None]:
+        """The types of expressions that meet: beside a decimal, literals such as 1.5 are decimals."""
+        kinds = [self.type_of(node) for node in nodes]
+        if not decimals.any_decimal(kinds):
+            return kinds
+        return [self._exactly(node) if kind == "double" else kind for node, kind in zip(nodes, kinds, strict=True)]
+
+    def _exactly(self, node: exp.Expression) -> ExpressionType | None:
+        """The type of an expression if its literals are decimals; where that makes it one, they are from now on."""
+        before, self._exact = self._exact, True
+        try:
+            kind = self.type_of(node)
+        finally:
+            self._exact = before
+        if kind is not None and is_decimal(kind):
+            decimals.mark_literals(node)
+        return kind
+
     def _arithmetic(self, node: exp.Expression) -> ExpressionType | None:
         left, right = node.this, node.expression
         if isinstance(right, exp.Interval) and isinstance(node, (exp.Add, exp.Sub)):
             return self._shifted(left, right)
-        kinds = [self.type_of(left), self.type_of(right)]
+        kinds = self._types([left, right])
         if kinds == ["timestamp", "timestamp"] and isinstance(node, exp.Sub):
             self._mistake(node, "the difference of two timestamps has no plain type", "TIMESTAMPDIFF(MINUTE, from, to)")
             return None
@@ -185,6 +217,13 @@ class Typer:
         checked = [self._same(side, kind, allowed) for side, kind in zip((left, right), kinds, strict=True)]
         if None in checked:
             return None
+        if decimals.any_decimal(checked) and "double" not in checked:
+            known = next(kind for kind in checked if kind and is_decimal(kind))
+            one, other = (
+                decimals.operand(side, known if kind == "null" else str(kind))
+                for side, kind in zip((left, right), checked, strict=True)
+            )
+            return decimals.as_type(decimals.arithmetic(type(node), one, other))
         return "double" if isinstance(node, exp.Div) or "double" in checked else "integer"
 
     def _shifted(self, left: exp.Expression, interval: exp.Interval) -> ColumnType | None:
@@ -228,7 +267,7 @@ class Typer:
 
     def _comparable(self, nodes: Sequence[exp.Expression]) -> ColumnType | None:
         """Whether all can be compared with the first."""
-        kinds = [self.type_of(node) for node in nodes]
+        kinds = self._types(nodes)
         if None in kinds:
             return None
         for node, kind in zip(nodes[1:], kinds[1:], strict=True):
@@ -240,7 +279,9 @@ class Typer:
         self, left: exp.Expression, left_kind: ExpressionType | None, right: exp.Expression, kind: ExpressionType | None
     ) -> bool:
         kinds = {left_kind, kind}
-        if len(kinds) == 1 or "null" in kinds or kinds <= {"integer", "double"} or kinds <= {"timestamp", "date"}:
+        if len(kinds) == 1 or "null" in kinds or kinds <= {"timestamp", "date"}:
+            return True
+        if all(one is not None and is_number(one) for one in kinds):
             return True
         for text, other in ((left, kind), (right, left_kind)):
             if other in ("timestamp", "date") and isinstance(text, exp.Literal) and text.is_string:
@@ -250,12 +291,15 @@ class Typer:
 
     def _unified(self, nodes: Sequence[exp.Expression]) -> ExpressionType | None:
         """The one type of all the nodes."""
-        kinds = [self.type_of(node) for node in nodes]
+        kinds = self._types(nodes)
         if None in kinds:
             return None
-        distinct = {kind for kind in kinds if kind != "null"}
-        if distinct == {"integer", "double"}:
-            return "double"
+        distinct = {kind for kind in kinds if kind and kind != "null"}
+        if len(distinct) > 1 and all(map(is_number, distinct)):
+            if "double" in distinct:
+                return "double"
+            values = [(node, kind) for node, kind in zip(nodes, kinds, strict=True) if kind and kind != "null"]
+            return decimals.as_type(decimals.widest(decimals.alternative(node, kind) for node, kind in values))
         if len(distinct) > 1:
             names = ", ".join(sorted(str(kind) for kind in distinct))
             self._mistake(nodes[0], f"the alternatives are of several types: {names}", "one type")
@@ -281,17 +325,17 @@ class Typer:
 
     def _cast(self, node: exp.Cast) -> ColumnType | None:
         target = node.args["to"]
-        kind = CAST_TYPES.get(target.this.name if isinstance(target.this, exp.DataType.Type) else "")
+        kind = cast_type(target)
         if kind is None or any(node.args.get(key) for key in ("format", "action", "default")):
-            self._mistake(
-                node, f"cannot cast to {target.sql('spark')}", "BIGINT, DOUBLE, STRING, BOOLEAN, TIMESTAMP or DATE"
-            )
+            self._mistake(node, f"cannot cast to {target.sql('spark')}", _CASTS)
             return None
         literal = isinstance(node.this, exp.Literal) and node.this.is_string
         if literal and kind in ("timestamp", "date") and not self._is_instant(node.this):
             return None
         source = self.type_of(node.this)
-        if source is not None and source != "null" and kind in _NOT_CAST.get(source, ()):
+        if source == "double" and is_decimal(kind):
+            source = self._exactly(node.this)
+        if source is not None and source != "null" and family_of(kind) in _NOT_CAST.get(family_of(source), ()):
             self._mistake(node, f"type {source} cannot be cast to {kind}", "a type that it can be read as")
             return None
         return kind if source else None
@@ -318,6 +362,9 @@ class Typer:
                 kinds.append(self._same(argument, self.type_of(argument), (*function.arguments[key], "null")))
         if not kinds or None in kinds or not self._parameters_are_good(node):
             return None
+        digits = digits_of(kinds[0] or "")
+        if digits and function.of_decimal:
+            return decimals.as_type(function.of_decimal(digits, node))
         return function.result or kinds[0]
 
     def _parameters_are_good(self, node: exp.Expression) -> bool:
@@ -370,6 +417,23 @@ def time_unit(node: exp.Expression) -> str:
     return _UNIT_NAMES.get(name, name)
 
 
+def cast_type(target: exp.Expression) -> ColumnType | None:
+    """The type that a CAST names; None if it is none of the language. DECIMAL alone has 10 digits, as in Spark.
+
+    >>> [cast_type(exp.DataType.build(text, dialect="spark")) for text in ("INT", "DECIMAL", "DECIMAL(5)", "BINARY")]
+    ['integer', 'decimal(10,0)', 'decimal(5,0)', None]
+    """
+    name = target.this.name if isinstance(target.this, exp.DataType.Type) else ""
+    if name != "DECIMAL":
+        return _CAST_TYPES.get(name)
+    return read_type(f"decimal({','.join(one.name for one in target.expressions) or 10})")
+
+
+def spark_type(kind: ColumnType) -> exp.DataType:
+    """The type as Spark SQL has it."""
+    return exp.DataType.build(_SPARK_TYPES.get(kind, kind.upper()), dialect="spark")
+
+
 def render(node: exp.Expression, replace: Callable[[exp.Expression], exp.Expression | None]) -> str:
     """Spark SQL of a checked expression; ``replace`` gives what stands for a column or an aggregate, None: itself."""
 
@@ -377,8 +441,9 @@ def render(node: exp.Expression, replace: Callable[[exp.Expression], exp.Express
         if isinstance(part, (exp.Column, exp.AggFunc)):
             return replace(part) or part
         if isinstance(part, exp.Literal) and not part.is_string and not part.this.isdigit():
-            # A decimal literal would be a DECIMAL, which no declared column is.
-            return part if "e" in part.this.lower() else exp.Literal.number(f"{part.this}E0")
+            # Without an exponent it is a DECIMAL to Spark; here it is one only beside another.
+            plain = "e" in part.this.lower() or decimals.is_marked(part)
+            return part if plain else exp.Literal.number(f"{part.this}E0")
         if isinstance(part, (exp.Div, exp.IntDiv, exp.Mod)) and not _is_not_zero(part.expression):
             # One written by hand stays within: the NULL that it gives is asked for, and no failure.
             zero = exp.Literal.number(0)
@@ -388,8 +453,9 @@ def render(node: exp.Expression, replace: Callable[[exp.Expression], exp.Express
                 if isinstance(side := part.args.get(key), _RANGED):
                     part.set(key, exp.Paren(this=side))
         elif isinstance(part, exp.Cast):
-            kind = CAST_TYPES[part.args["to"].this.name]
-            part.set("to", exp.DataType.build(_SPARK_TYPES.get(kind, kind.upper()), dialect="spark"))
+            kind = cast_type(part.args["to"])
+            assert kind is not None
+            part.set("to", spark_type(kind))
             if isinstance(part, exp.TryCast):  # what sqlglot reads a written CAST as
                 part.set("safe", True)
         return part
@@ -400,10 +466,11 @@ def render(node: exp.Expression, replace: Callable[[exp.Expression], exp.Express
 def column_named(name: str) -> exp.Column:
     """The column as an expression; in backticks where its bare name is a word of SQL.
 
-    >>> [column_named(name).sql("spark") for name in ("dep_delay", "drop")]
-    ['dep_delay', '`drop`']
+    >>> [column_named(name).sql("spark") for name in ("dep_delay", "drop", "order")]
+    ['dep_delay', '`drop`', '`order`']
     """
-    return exp.column(name, quoted=tokenize(name, dialect="spark")[0].token_type is not TokenType.VAR)
+    plain = tokenize(name, dialect="spark")[0].token_type is TokenType.VAR and not is_reserved(name)
+    return exp.column(name, quoted=not plain)
 
 
 def stored_column(column: ScopedColumn) -> exp.Expression:
@@ -415,12 +482,12 @@ def stored_column(column: ScopedColumn) -> exp.Expression:
     stored = column_named(column.name)
     if column.name != ID_COLUMN or column.type == "string":
         return stored
-    kind = exp.DataType.build(_SPARK_TYPES.get(column.type, column.type.upper()), dialect="spark")
-    return exp.TryCast(this=stored, to=kind, safe=True)
+    return exp.TryCast(this=stored, to=spark_type(column.type), safe=True)
 
 
 def _is_not_zero(node: exp.Expression) -> bool:
-    return isinstance(node, exp.Literal) and not node.is_string and float(node.this) != 0
+    number = node.this if isinstance(node, exp.Neg) else node
+    return isinstance(number, exp.Literal) and not number.is_string and float(number.this) != 0
 
 
 def typed_sql(sql: str, kind: ColumnType, node: exp.Expression) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
 from sqlglot import exp
 
+from tidegate.declarations import decimals
 from tidegate.declarations.models import AggregateFunction
-from tidegate.declarations.types import ColumnType
+from tidegate.declarations.types import ColumnType, Digits
 
 AGGREGATES: dict[type[exp.Expression], AggregateFunction] = {
     exp.Count: "count",
@@ -24,17 +26,21 @@ UNSTEADY = (exp.Rand, exp.Randn, exp.Uuid, exp.CurrentTimestamp, exp.CurrentDate
 
 @dataclass(frozen=True)
 class Function:
-    """Argument key (sqlglot's) → types that it takes; the result's type, None: that of the first argument."""
+    """Argument key (sqlglot's) → families of types that it takes; the result's type, None: that of the first argument.
 
-    arguments: dict[str, tuple[ColumnType, ...]]
+    ``of_decimal``: the result's digits where the first argument is a decimal, if they are a matter of it.
+    """
+
+    arguments: dict[str, tuple[str, ...]]
     result: ColumnType | None = None
+    of_decimal: Callable[[Digits, exp.Expression], Digits] | None = None
 
 
-_NUMBER: tuple[ColumnType, ...] = ("integer", "double")
-_INTEGER: tuple[ColumnType, ...] = ("integer",)
-_TEXT: tuple[ColumnType, ...] = ("string",)
-_TIME: tuple[ColumnType, ...] = ("timestamp", "date")
-_INSTANT: tuple[ColumnType, ...] = ("timestamp",)
+_NUMBER = ("integer", "double", "decimal")
+_INTEGER = ("integer",)
+_TEXT = ("string",)
+_TIME = ("timestamp", "date")
+_INSTANT = ("timestamp",)
 
 _one_number = Function({"this": _NUMBER}, "double")
 _two_numbers = Function({"this": _NUMBER, "expression": _NUMBER}, "double")
@@ -45,11 +51,24 @@ _part_of_time = Function({"this": _TIME}, "integer")
 _since_epoch = Function({"this": _INSTANT}, "integer")
 _two_times = Function({"this": _TIME, "expression": _TIME}, "integer")
 
+
+def places(node: exp.Expression) -> int:
+    """To how many places ROUND rounds."""
+    digits = node.args.get("decimals")
+    if digits is None:
+        return 0
+    return -int(digits.this.this) if isinstance(digits, exp.Neg) else int(digits.this)
+
+
+_whole_number = Function({"this": _NUMBER}, "integer", lambda digits, _: decimals.whole(digits))
+
 FUNCTIONS: dict[type[exp.Expression], Function] = {
     exp.Abs: Function({"this": _NUMBER}),
-    exp.Round: Function({"this": _NUMBER, "decimals": _INTEGER}),
-    exp.Floor: Function({"this": _NUMBER}, "integer"),
-    exp.Ceil: Function({"this": _NUMBER}, "integer"),
+    exp.Round: Function(
+        {"this": _NUMBER, "decimals": _INTEGER}, None, lambda digits, node: decimals.rounded(digits, places(node))
+    ),
+    exp.Floor: _whole_number,
+    exp.Ceil: _whole_number,
     exp.Sign: _one_number,
     exp.Sqrt: _one_number,
     exp.Exp: _one_number,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import count
 
 from sqlglot import exp
 
+from tidegate.declarations.decimals import any_decimal, holding_all
 from tidegate.declarations.expression_types import Typer, render, stored_column
 from tidegate.declarations.models import JoinClass
 from tidegate.declarations.positions import Report
 from tidegate.declarations.scope import Scope, ScopedColumn, Unresolved, offset_of
-from tidegate.declarations.types import ColumnType
+from tidegate.declarations.types import ColumnType, is_number
+
+Equalities = Sequence[tuple[ScopedColumn, ScopedColumn]]
 
 
 def read_conditions(
@@ -36,7 +38,7 @@ def read_conditions(
     for condition in (part for whole in conditions for part in _conjuncts(whole)):
         sides = _joined_columns(condition, scope)
         if sides is not None:
-            if _comparable(*sides, condition, report):
+            if _comparable(*sides, [*equalities, sides], condition, report):
                 equalities.append(sides)
             continue
         if not typer.condition(condition, "WHERE"):
@@ -100,12 +102,18 @@ def _joined_columns(condition: exp.Expression, scope: Scope) -> tuple[ScopedColu
     return found[0], found[1]
 
 
-def _comparable(left: ScopedColumn, right: ScopedColumn, node: exp.Expression, report: Report) -> bool:
-    if left.type == right.type or {left.type, right.type} == {"integer", "double"}:
-        return True
+def _comparable(
+    left: ScopedColumn, right: ScopedColumn, equalities: Equalities, node: exp.Expression, report: Report
+) -> bool:
+    """Whether the last one of some equalities can be joined on, beside the others."""
     message = f"{left.alias}.{left.name} ({left.type}) and {right.alias}.{right.name} ({right.type}) cannot be joined"
-    report.add(offset_of(node), message, "columns of the same type")
-    return False
+    if left.type != right.type and not (is_number(left.type) and is_number(right.type)):
+        report.add(offset_of(node), message, "columns of the same type")
+        return False
+    if any(_type_of_all(group) is None for group in _groups(equalities)):
+        report.add(offset_of(node), f"{message}: together they have more than 38 digits", "columns of fewer digits")
+        return False
+    return True
 
 
 def _aliases(condition: exp.Expression, scope: Scope) -> list[str]:
@@ -122,8 +130,8 @@ def _bare(condition: exp.Expression, scope: Scope) -> str:
     return f"({sql})" if isinstance(condition, exp.Or) else sql
 
 
-def _classes(equalities: Sequence[tuple[ScopedColumn, ScopedColumn]]) -> tuple[JoinClass, ...]:
-    """Equalities closed under transitivity: each class holds all columns that are equal to one another."""
+def _groups(equalities: Equalities) -> list[list[ScopedColumn]]:
+    """Equalities closed under transitivity: each group holds all columns that are equal to one another."""
     groups: list[list[ScopedColumn]] = []
     for pair in equalities:
         touched = [group for group in groups if any(column in group for column in pair)]
@@ -131,12 +139,23 @@ def _classes(equalities: Sequence[tuple[ScopedColumn, ScopedColumn]]) -> tuple[J
         position = groups.index(touched[0]) if touched else len(groups)
         groups = [group for group in groups if group not in touched]
         groups.insert(min(position, len(groups)), merged)
-    slots = count()
+    return groups
+
+
+def _type_of_all(group: Sequence[ScopedColumn]) -> ColumnType | None:
+    """The type in which the columns are equal if their values are; None if there is none."""
+    kinds = [column.type for column in group]
+    if "double" in kinds:
+        return "double"
+    return holding_all(kinds) if any_decimal(kinds) else kinds[0]
+
+
+def _classes(equalities: Equalities) -> tuple[JoinClass, ...]:
     return tuple(
         JoinClass(
-            slot=f"j{next(slots)}",
+            slot=f"j{slot}",
             columns=tuple((column.alias, column.name) for column in group),
-            type="double" if any(column.type == "double" for column in group) else group[0].type,
+            type=_type_of_all(group) or group[0].type,
         )
-        for group in groups
+        for slot, group in enumerate(_groups(equalities))
     )

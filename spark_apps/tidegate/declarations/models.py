@@ -169,6 +169,7 @@ class Aggregate(Model):
 
     ``alias`` and ``expression`` are None for COUNT(*); otherwise ``expression`` is Spark SQL over the bare column
     names of that one alias. ``type`` is the result type (avg and sum of doubles: double; count: integer; …).
+    ``added_type``: the type of the values that SUM and AVG add up.
     """
 
     slot: str
@@ -176,6 +177,7 @@ class Aggregate(Model):
     alias: str | None
     expression: str | None
     type: ColumnType
+    added_type: ColumnType = "double"
 
 
 class GroupColumn(Model):

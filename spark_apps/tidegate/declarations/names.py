@@ -40,17 +40,25 @@ _RESERVED_WORDS = """
 _RESERVED = frozenset(_RESERVED_WORDS.split())
 
 
+def is_reserved(name: str) -> bool:
+    """Whether a bare name would be read as a word of the query language."""
+    return name.lower() in _RESERVED
+
+
 def refusal(name: str, what: str) -> tuple[str, str] | None:
     """Why a name cannot be used for ``what`` ('column', 'alias' …) and what was expected, or None if it can.
 
-    >>> refusal("dep_delay", "column") is None, refusal("order", "column")[0]
-    (True, "'order' is a reserved word and cannot name a column")
+    A column may be called by a word of the query language, and is then written in backticks there; but for the one that
+    the partitions of tables are called.
+
+    >>> refusal("order", "column") is None, refusal("order", "alias")[0]
+    (True, "'order' is a reserved word and cannot name an alias")
     """
     expected = "letters, digits and underscores, a letter first, at most 63 characters"
     short = name if len(name) <= MAX_NAME else name[:MAX_NAME] + "..."
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,62}", name):
         return f"'{short}' cannot name {_article(what)}", expected
-    if name.lower() in _RESERVED:
+    if is_reserved(name) and (what != "column" or name.lower() == PARTITION_COLUMN):
         return f"'{name}' is a reserved word and cannot name {_article(what)}", "another name"
     return None
 

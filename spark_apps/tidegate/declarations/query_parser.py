@@ -14,7 +14,7 @@ from tidegate.declarations.aggregate_query import AggregateQuery
 from tidegate.declarations.from_clause import read_from
 from tidegate.declarations.join_conditions import check_connected, read_conditions
 from tidegate.declarations.models import Query, QueryKind
-from tidegate.declarations.names import CLAUSES, CORRECTED, CORRECTION_COLUMNS
+from tidegate.declarations.names import CLAUSES, CORRECTED, CORRECTION_COLUMNS, is_reserved
 from tidegate.declarations.positions import Misspelt, Report, nearest_name
 from tidegate.declarations.query_text import QueryText, split_query, tokenize
 from tidegate.declarations.scope import Scope, StreamSchema, offset_of
@@ -24,6 +24,8 @@ from tidegate.declarations.units import SECOND_US, show_duration
 _KEYWORDS = ("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "QUALIFY", "ORDER", "LIMIT", *CLAUSES)
 MAX_ANSWER_COLUMNS = 200
 _SUPPORTED = frozenset({"expressions", "from_", "joins", "where", "group", "having", "qualify", "order", "limit"})
+# What comes behind FROM, WHERE, GROUP and their like; behind a column come operators, commas and closing parentheses.
+_BEHIND_CLAUSES = (TokenType.VAR, TokenType.IDENTIFIER, TokenType.NUMBER, TokenType.STRING, TokenType.L_PAREN)
 _BESIDE_QUALIFY = (("group", "GROUP BY"), ("order", "ORDER BY"), ("limit", "LIMIT"))
 _UNSUPPORTED = {
     "distinct": ("SELECT DISTINCT", "GROUP BY"),
@@ -132,8 +134,9 @@ def _report_syntax(error: ParseError, tokens: list[Token], report: Report, colum
     place = (detail.get("line"), detail.get("col"))
     index = next((i for i, token in enumerate(tokens) if (token.line, token.col) == place), 0)
     token, description = tokens[index], str(detail.get("description") or "")
-    for word in tokens[max(index - 2, 0) : index + 1][::-1]:
-        if word.text.lower() in columns and word.token_type not in (TokenType.VAR, TokenType.IDENTIFIER):
+    for place in range(index, max(index - 3, -1), -1):
+        word = tokens[place]
+        if word.text.lower() in columns and _stands_for_a_column(tokens, place):
             message = f"'{word.text}' is a word of SQL and cannot stand here as a column's bare name"
             report.add(word.start, message, f"`{word.text}`, in backticks")
             return
@@ -151,6 +154,15 @@ def _report_syntax(error: ParseError, tokens: list[Token], report: Report, colum
         report.add(token.start, f"cannot be parsed at '{shown}'", expected[:60], misspelt)
     else:
         report.add(token.start, f"unexpected '{shown}'", "", misspelt)
+
+
+def _stands_for_a_column(tokens: list[Token], place: int) -> bool:
+    """Whether a word of SQL is written where it can only be meant as a column."""
+    word = tokens[place]
+    if not is_reserved(word.text):
+        return word.token_type not in (TokenType.VAR, TokenType.IDENTIFIER)
+    behind = tokens[place + 1].token_type if place + 1 < len(tokens) else TokenType.VAR
+    return word.token_type is not TokenType.IDENTIFIER and behind not in _BEHIND_CLAUSES
 
 
 def _check_every(text: QueryText, report: Report, tick_us: int | None) -> None:

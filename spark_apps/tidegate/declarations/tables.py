@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tidegate.declarations.models import Pipeline, Query, Stream
 from tidegate.declarations.names import CORRECTED, CORRECTION_COLUMNS
-from tidegate.declarations.types import TIMESTAMP, arrow_type
+from tidegate.declarations.types import TIMESTAMP, arrow_type, is_number
 
 if TYPE_CHECKING:
     import numpy as np
@@ -300,7 +300,7 @@ def _corrections_schema(query: Query) -> pa.Schema:
     for name, kind in query.corrected.items():
         answered, true, difference = (pattern.format(name) for pattern in CORRECTED)
         fields += [(answered, arrow_type(kind)), (true, arrow_type(kind))]
-        fields += [(difference, pa.float64())] if kind in ("integer", "double") else []
+        fields += [(difference, pa.float64())] if is_number(kind) else []
     return pa.schema(fields)
 
 

@@ -61,6 +61,15 @@ def is_decimal(kind: ColumnType) -> bool:
     return kind.startswith("decimal(")
 
 
+def family_of(kind: ColumnType) -> str:
+    """The type without its parameters.
+
+    >>> family_of("decimal(10,2)"), family_of("double")
+    ('decimal', 'double')
+    """
+    return kind.partition("(")[0]
+
+
 def is_number(kind: ColumnType) -> bool:
     """Whether values of the type can be added: integer, double or decimal."""
     return kind in ("integer", "double") or is_decimal(kind)

@@ -20,9 +20,11 @@ from tidegate.declarations.types import arrow_type
 from tidegate.operators import join_aggregate, top_k
 from tidegate.operators.arrivals import layout_bytes
 from tidegate.operators.expressions import Failed
+from tidegate.operators.limbs import is_decimal
 from tidegate.operators.schedule import Schedule
 from tidegate.operators.tuple_bytes import Held
 from tidegate.queries import scan
+from tidegate.queries.decimal_totals import averages, scaled_up
 from tidegate.queries.sieves import Sieve
 from tidegate.store.places import mapped, place
 
@@ -128,7 +130,7 @@ class Answering:
         if not query.group_by:
             partial = _with_empty(partial, first, last)
         valued = _valued(query, partial, self.question.coverage)
-        failed, index = Failed(valued), valued.column("window_index").to_numpy()
+        failed, index = Failed(valued, _overflown(query, partial, valued)), valued.column("window_index").to_numpy()
         if query.having:
             valued = failed.filtered(query.having)
         columns = {o.name: failed.value(o.expression, arrow_type(o.type)) for o in query.outputs}
@@ -221,14 +223,27 @@ def _valued(query: Query, partial: pa.Table, coverage: np.ndarray) -> pa.Table:
     return pa.table({"window_index": index, **columns})
 
 
-def _value(aggregate: Aggregate, partial: pa.Table, share: pa.Array) -> pa.ChunkedArray:
-    slot, function = aggregate.slot, aggregate.function
+def _overflown(query: Query, partial: pa.Table, valued: pa.Table) -> np.ndarray:
+    """bool[n]: where a sum of decimals is known, but has more digits than its type."""
+    lost = np.zeros(len(partial), dtype=bool)
+    for aggregate in query.aggregates:
+        if is_decimal(arrow_type(aggregate.added_type)):
+            total, value = partial.column(f"{aggregate.slot}_sum"), valued.column(aggregate.slot)
+            lost |= np.asarray(pc.and_(pc.is_valid(total), pc.is_null(value)).to_numpy(), dtype=bool)
+    return lost
+
+
+def _value(aggregate: Aggregate, partial: pa.Table, share: pa.Array) -> pa.ChunkedArray | pa.Array:
+    slot, function, kind = aggregate.slot, aggregate.function, arrow_type(aggregate.type)
     if function in ("min", "max"):
         return partial.column(f"{slot}_{function}")
     count = pc.fill_null(partial.column(f"{slot}_count").cast(pa.float64()), 0.0)
     if function == "count":
         return pc.divide(count, share)
     total = partial.column(f"{slot}_sum")
+    if is_decimal(kind):
+        exact, counts = total.combine_chunks(), partial.column(f"{slot}_count").combine_chunks()
+        return scaled_up(exact, share, kind) if function == "sum" else averages(exact, counts, kind)
     if function == "sum":
         return pc.divide(total, share)
     return pc.divide(total, pc.if_else(pc.greater(count, 0.0), count, pa.scalar(None, pa.float64())))
@@ -296,10 +311,10 @@ def _groups_of_keys(query: Query) -> dict[str, str]:
 
 
 def _measured_type(aggregate: Aggregate) -> pa.DataType:
-    """What the operator is given: doubles to add up, a flag to count, the value itself for an extreme."""
+    """What the operator is given: doubles or decimals to add up, a flag to count, the value itself for an extreme."""
     if aggregate.function == "count":
         return pa.bool_()
-    return pa.float64() if aggregate.function in ("sum", "avg") else arrow_type(aggregate.type)
+    return arrow_type(aggregate.added_type if aggregate.function in ("sum", "avg") else aggregate.type)
 
 
 def _counted(query: Query) -> set[str]:

@@ -23,6 +23,7 @@ from tidegate.operators.arrivals import int64s
 from tidegate.operators.duplicates import hashes
 from tidegate.operators.expressions import columns_of, evaluate, pushed_down, truth
 from tidegate.operators.join_aggregate.codebook import as_ordered_integers
+from tidegate.operators.limbs import is_decimal, limbs
 from tidegate.operators.schedule import NEVER_US
 from tidegate.queries.sieves import Sieve
 from tidegate.store import parquet
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 BATCH_ROWS = 1 << 17
 _FILES_AT_ONCE = 256
 _SMALL_BYTES = 1 << 15
+_ODD, _OTHER_ODD = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 
 
 @dataclass(frozen=True)
@@ -239,8 +241,11 @@ def _parts(column: pa.ChunkedArray, number: int) -> np.ndarray:
     values = column.combine_chunks()
     if pa.types.is_string(values.type):
         own = hashes(values)
+    elif is_decimal(values.type):
+        pairs = limbs(values)
+        own = (pairs["low"] + pairs["high"].view(np.uint64) * _OTHER_ODD) * _ODD
     else:
-        own = as_ordered_integers(values).view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        own = as_ordered_integers(values).view(np.uint64) * _ODD
     return (own >> np.uint64(32)) % np.uint64(number)
 
 

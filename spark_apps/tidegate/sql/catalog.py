@@ -322,7 +322,13 @@ def _pg_rows(database: str, relations: Sequence[Relation], oids: Oids) -> dict[s
         for number, column in enumerate(columns, 1):
             kind = type_of(column.type)
             row = {"attrelid": oid, "attname": column.name, "atttypid": kind.oid, "attlen": kind.size}
-            row |= {"attnum": number, "attndims": 0, "atttypmod": -1, "attnotnull": False, "atthasdef": False}
+            row |= {
+                "attnum": number,
+                "attndims": 0,
+                "atttypmod": kind.modifier,
+                "attnotnull": False,
+                "atthasdef": False,
+            }
             row |= {"attidentity": "", "attgenerated": "", "attisdropped": False, "attislocal": True}
             attributes.append({**row, "attinhcount": 0, "attcollation": 0, "attstattarget": -1, "attstorage": "p"})
     return {
@@ -357,9 +363,11 @@ def _info_rows(database: str, relations: Sequence[Relation]) -> dict[str, list[d
     columns = []
     for relation, where in zip(relations, place, strict=True):
         for number, column in enumerate(relation.all_columns(), 1):
-            kind = type_of(column.type).type
+            kind, digits = type_of(column.type).type, type_of(column.type).digits
             row = {**where, "column_name": column.name, "ordinal_position": number, "is_nullable": "YES"}
             row |= {"data_type": kind.name, "udt_catalog": database, "udt_schema": "pg_catalog"}
+            if digits:
+                row |= {"numeric_precision": digits[0], "numeric_scale": digits[1], "numeric_precision_radix": 10}
             columns.append({**row, "udt_name": _short(kind.oid), "is_identity": "NO", "is_updatable": "NO"})
     return {
         "columns": columns,

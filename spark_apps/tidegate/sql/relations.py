@@ -55,7 +55,7 @@ class Relation:
     def duckdb_ddl(self, files: Sequence[str]) -> str:
         """CREATE VIEW over some files, with the declared columns, whichever of them a file has."""
         name = f'{self.schema}."{self.name}"'
-        kinds = [(c.name, _DUCKDB.get(c.type, "MAP(VARCHAR, DOUBLE)")) for c in self.all_columns()]
+        kinds = [(c.name, duckdb_type(c.type)) for c in self.all_columns()]
         declared = ", ".join(f'NULL::{kind} AS "{column}"' for column, kind in kinds)
         source = f"SELECT {declared} WHERE false"
         if files:
@@ -75,6 +75,17 @@ _DUCKDB = {
     "timestamp": "TIMESTAMPTZ",
     "date": "DATE",
 }
+
+
+def duckdb_type(spark: str) -> str:
+    """DuckDB's name of a column's type.
+
+    >>> duckdb_type("bigint"), duckdb_type("decimal(10,2)"), duckdb_type("map<string,double>")
+    ('BIGINT', 'DECIMAL(10,2)', 'MAP(VARCHAR, DOUBLE)')
+    """
+    if spark.startswith("decimal("):
+        return spark.upper()
+    return _DUCKDB.get(spark, "MAP(VARCHAR, DOUBLE)")
 
 
 def manifest_path(warehouse: Warehouse) -> Path:

@@ -304,7 +304,7 @@ class Session:
         content = struct.pack("!h", len(columns))
         for column, form in zip(columns, formats, strict=True):
             kind = column.type
-            content += texts(column.name) + struct.pack("!ihihih", 0, 0, kind.oid, kind.size, -1, form)
+            content += texts(column.name) + struct.pack("!ihihih", 0, 0, kind.oid, kind.size, kind.modifier, form)
         self._wire.send(b"T", content)
 
 

@@ -24,6 +24,7 @@ Bytes = list[bytes | None]
 TEXT, BINARY = 0, 1
 _EPOCH_DAYS, _EPOCH_US = 10957, 946_684_800_000_000  # 2000-01-01, since 1970-01-01
 _NUMERIC_DIGITS = 4
+_MODIFIER_BASE = 4
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,8 @@ class ColumnType:
 
     type: Type
     is_array: bool = False
+    modifier: int = -1
+    """Of a numeric its precision and scale, as ``atttypmod`` has them; -1: none."""
 
     @property
     def oid(self) -> int:
@@ -107,6 +110,16 @@ class ColumnType:
     def size(self) -> int:
         """The size that RowDescription has."""
         return -1 if self.is_array else self.type.size
+
+    @property
+    def digits(self) -> tuple[int, int] | None:
+        """Of a numeric with a modifier its precision and scale.
+
+        >>> column_type("DECIMAL(18,3)").digits, column_type("HUGEINT").digits
+        ((18, 3), None)
+        """
+        plain = self.modifier - _MODIFIER_BASE
+        return None if self.modifier < 0 else (plain >> 16, plain & 0xFFFF)
 
 
 def column_type(duckdb_type: str) -> ColumnType:
@@ -120,8 +133,8 @@ def column_type(duckdb_type: str) -> ColumnType:
         return ColumnType(JSON) if inner is JSON else ColumnType(inner, is_array=True)
     if duckdb_type.endswith("]") or duckdb_type.startswith(("MAP(", "STRUCT(", "UNION(")):
         return ColumnType(JSON)
-    if duckdb_type.startswith("DECIMAL("):
-        return ColumnType(NUMERIC)
+    if match := re.fullmatch(r"DECIMAL\((\d+), ?(\d+)\)", duckdb_type):
+        return ColumnType(NUMERIC, modifier=(int(match[1]) << 16 | int(match[2])) + _MODIFIER_BASE)
     return ColumnType(_OF_DUCKDB.get(duckdb_type, STRING))
 
 

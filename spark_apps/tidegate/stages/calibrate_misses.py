@@ -16,10 +16,12 @@ import pyarrow.compute as pc
 from tidegate.declarations.models import Query
 from tidegate.declarations.names import CORRECTED
 from tidegate.declarations.promises import terms_of
+from tidegate.declarations.types import is_number
 from tidegate.engine import Slice
 from tidegate.engine.context import RunContext, StageRun
 from tidegate.operators.accuracy import within
 from tidegate.operators.codes import NULL, codes, decode, group_ids
+from tidegate.operators.limbs import is_decimal, unscaled
 from tidegate.operators.schedule import Int64s
 from tidegate.queries.answers import rows_of_windows
 from tidegate.queries.slices import PartFile, Staged, in_order, windows_by_rows
@@ -144,7 +146,7 @@ def corrections(query: Query, answers: pa.Table, truth: pa.Table, schema: pa.Sch
     columns["emitted_at"] = decode(emitted[_rows(pair, window, pairs)], answers.column("emitted_at"))
     for name, kind in query.corrected.items():
         as_said, as_known = decode(said, answers.column(name)), decode(known, truth.column(name))
-        values = [as_said, as_known, _difference(as_said, as_known) if kind in ("integer", "double") else None]
+        values = [as_said, as_known, _difference(as_said, as_known) if is_number(kind) else None]
         columns |= {pattern.format(name): value for pattern, value in zip(CORRECTED, values, strict=True)}
     found = pa.table({name: columns[name] for name in schema.names})
     return in_order(found.cast(schema), keys)
@@ -158,7 +160,12 @@ def _rows(at: Int64s, values: Int64s, count: int) -> Int64s:
 
 
 def _difference(said: pa.ChunkedArray, known: pa.ChunkedArray) -> pa.ChunkedArray:
-    """true − answered, as a double; of whole numbers it is exact before that, as far as 64 bits hold it."""
+    """true − answered, as a double; exact before that of decimals, and of whole numbers as far as 64 bits hold it."""
+    if is_decimal(said.type):
+        one, other = (unscaled(column.combine_chunks()) for column in (known, said))
+        there = pc.and_(pc.is_valid(known), pc.is_valid(said)).to_numpy()
+        differences = [(a - b) / 10**said.type.scale for a, b in zip(one, other, strict=True)]
+        return pa.chunked_array([pa.array(differences, pa.float64(), mask=~there)])
     rounded = pc.subtract(known.cast(pa.float64(), safe=False), said.cast(pa.float64(), safe=False))
     if not pa.types.is_integer(said.type):
         return rounded

@@ -6,7 +6,8 @@ From text, with blanks around it: whole numbers ``[+-]digits``; real numbers wit
 date is the day that is written. Spark reads more texts than these (``1d``, ``0x1p3``, ``12:30`` as of today); here they
 are NULL.
 
-To text: real numbers as Java writes them (``1.0E10``), instants without the zeros at their end.
+To decimals everything is rounded HALF_UP. To text: decimals with all digits of their scale, real numbers as Java writes
+them (``1.0E10``), instants without the zeros at their end.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.operators.expressions import numbers
+from tidegate.operators.expressions import decimals, numbers
 from tidegate.operators.expressions.columns import (
     BOOLEAN,
     DATE,
@@ -32,6 +33,7 @@ from tidegate.operators.expressions.columns import (
     midnight,
 )
 from tidegate.operators.expressions.times import date_of
+from tidegate.operators.limbs import is_decimal
 
 _REAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
@@ -50,6 +52,10 @@ def cast(value: Value, kind: pa.DataType) -> Value:
         return value
     if pa.types.is_null(source):
         return value.cast(kind)
+    if is_decimal(source):
+        return decimals.to_any(value, kind)
+    if is_decimal(kind):
+        return decimals.from_text(_decimal_text, value, kind) if source == STRING else decimals.from_any(value, kind)
     if kind == STRING:
         return _to_text(value)
     if kind == INTEGER:
@@ -152,6 +158,11 @@ def _to_double(value: Value) -> Value:
     if value.type == BOOLEAN:
         return value.cast(pa.int8()).cast(DOUBLE)
     return value.cast(DOUBLE, safe=False)
+
+
+def _decimal_text(text: str) -> str | None:
+    stripped = text.strip(_BLANKS)
+    return stripped if _REAL.fullmatch(stripped) else None
 
 
 def _double(text: str) -> float | None:

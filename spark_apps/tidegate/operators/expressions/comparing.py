@@ -8,8 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from tidegate.operators.expressions.casts import date_of_text, instant_of_text
-from tidegate.operators.expressions.columns import BOOLEAN, DATE, DOUBLE, INTEGER, STRING, TIMESTAMP, Value, midnight
+from tidegate.operators.expressions import decimals
+from tidegate.operators.expressions.casts import cast, date_of_text, instant_of_text
+from tidegate.operators.expressions.columns import BOOLEAN, DATE, DOUBLE, STRING, TIMESTAMP, Value, midnight
+from tidegate.operators.limbs import is_decimal
 
 _PLAIN: Mapping[type[exp.Expression], Callable[..., Value]] = {
     exp.EQ: pc.equal,
@@ -23,13 +25,13 @@ COMPARISONS = tuple(_PLAIN)
 
 
 def unified(values: list[Value]) -> list[Value]:
-    """All of one type: NULLs take the others', whole numbers beside real ones become real."""
+    """All of one type: NULLs take the others', whole numbers and decimals beside real ones become real."""
     kinds = {value.type for value in values if not pa.types.is_null(value.type)}
     if not kinds:
         return values
-    wanted = DOUBLE if kinds == {INTEGER, DOUBLE} else next(iter(kinds))
+    wanted = DOUBLE if DOUBLE in kinds else next(iter(kinds))
     assert len(kinds) == 1 or wanted == DOUBLE, kinds
-    return [value if value.type == wanted else value.cast(wanted, safe=False) for value in values]
+    return [cast(value, wanted) for value in values]
 
 
 def comparable(values: list[Value]) -> list[Value]:
@@ -43,6 +45,8 @@ def comparable(values: list[Value]) -> list[Value]:
         kinds = {value.type for value in values}
     if TIMESTAMP in kinds and DATE in kinds:
         values = [midnight(value) if value.type == DATE else value for value in values]
+    if any(map(is_decimal, kinds)) and DOUBLE not in kinds:
+        return decimals.comparable(values)
     return unified(values)
 
 

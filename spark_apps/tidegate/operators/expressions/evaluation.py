@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from decimal import Decimal
 from functools import cache, reduce
 from typing import Any, TypeAlias
 
@@ -13,9 +14,11 @@ import pyarrow.compute as pc
 import sqlglot
 from sqlglot import exp
 
-from tidegate.declarations.expression_types import CAST_TYPES, time_unit
-from tidegate.declarations.types import arrow_type
-from tidegate.operators.expressions import numbers, texts, times
+from tidegate.declarations.decimals import alternative, is_marked, literal_digits, mark_literals, operand
+from tidegate.declarations.expression_types import cast_type, time_unit
+from tidegate.declarations.functions import places
+from tidegate.declarations.types import Digits, arrow_type
+from tidegate.operators.expressions import decimals, numbers, texts, times
 from tidegate.operators.expressions.casts import cast
 from tidegate.operators.expressions.columns import BOOLEAN, DATE, DOUBLE, INTEGER, STRING, TIMESTAMP, Value, whole
 from tidegate.operators.expressions.comparing import (
@@ -26,6 +29,7 @@ from tidegate.operators.expressions.comparing import (
     null_safe_equal,
     unified,
 )
+from tidegate.operators.limbs import is_decimal
 
 Rows: TypeAlias = Any
 """A ``pa.Table`` or ``pa.RecordBatch``."""
@@ -38,7 +42,6 @@ _ONE_NUMBER: Mapping[type[exp.Expression], Callable[[Value], Value]] = {
     exp.Ln: numbers.logarithm,
 }
 _TWO_NUMBERS: Mapping[type[exp.Expression], Callable[[Value, Value], Value]] = {
-    exp.Div: numbers.divided,
     exp.Log: numbers.logarithm_to,
     exp.Pow: numbers.power,
 }
@@ -103,8 +106,10 @@ def columns_of(expression: Expression, known: Sequence[str]) -> list[str]:
 
 @cache
 def parsed(sql: str) -> exp.Expression:
-    """The tree of rendered SQL, not to be changed."""
-    return sqlglot.parse_one(sql, dialect="spark")
+    """The tree of rendered SQL, not to be changed: what is a literal of Spark's DECIMAL is one here."""
+    tree = sqlglot.parse_one(sql, dialect="spark")
+    mark_literals(tree)
+    return tree
 
 
 class Evaluator:
@@ -164,7 +169,9 @@ class Evaluator:
                 same = pc.fill_null(self._compared(exp.EQ, node.this, node.expression), False)
                 return pc.if_else(same, pa.scalar(None, value.type), value)
             case exp.Cast():
-                return cast(self.value(node.this), arrow_type(CAST_TYPES[node.args["to"].this.name]))
+                kind = cast_type(node.args["to"])
+                assert kind is not None
+                return cast(self.value(node.this), arrow_type(kind))
         if isinstance(node, COMPARISONS):
             return self._compared(type(node), node.this, node.expression)
         return self._function(node)
@@ -188,6 +195,11 @@ class Evaluator:
     def _text(self, node: exp.Expression) -> Value:
         return cast(self.value(node), STRING)
 
+    def _unified(self, nodes: Sequence[exp.Expression], values: list[Value]) -> list[Value]:
+        """The values of nodes that take each other's place, of one type."""
+        digits = _digits(alternative, nodes, values)
+        return unified(values) if digits is None else decimals.widest(values, digits)
+
     def _comparable(self, *nodes: exp.Expression) -> list[Value]:
         return comparable([self.value(node) for node in nodes])
 
@@ -205,7 +217,7 @@ class Evaluator:
         for other in node.expressions:
             with self.among(lambda: reduce(pc.and_, map(pc.is_null, values))):
                 values.append(self.value(other))
-        return pc.coalesce(*unified(values))
+        return pc.coalesce(*self._unified([node.this, *node.expressions], values))
 
     def _is(self, node: exp.Is) -> Value:
         value = self.value(node.this)
@@ -248,15 +260,17 @@ class Evaluator:
                 with self.among(lambda: found):  # noqa: B023 - it is asked for at once
                     values.append(self.value(node))
             conditions.append(found)
+        otherwise = exp.Null() if default is None else default
         with self.among(lambda: _none(conditions)):
-            values.append(pa.scalar(None) if default is None else self.value(default))
-        *values, result = unified(values)
+            values.append(self.value(otherwise))
+        *values, result = self._unified([*(node for _, node in branches), otherwise], values)
         for holds, value in reversed(list(zip(conditions, values, strict=True))):
             result = pc.if_else(holds, value, result)
         return result
 
     def _extreme(self, node: exp.Greatest | exp.Least) -> Value:
-        result, *others = unified([self.value(n) for n in (node.this, *node.expressions)])
+        nodes = [node.this, *node.expressions]
+        result, *others = self._unified(nodes, [self.value(n) for n in nodes])
         for other in others:
             better = larger(other, result) if isinstance(node, exp.Greatest) else _smaller(other, result)
             result = pc.if_else(better, other, result)
@@ -288,16 +302,26 @@ class Evaluator:
         values = unified([self.value(node) for node in nodes])
         return [value.cast(INTEGER) if pa.types.is_null(value.type) else value for value in values]
 
+    def _arithmetic(self, node: exp.Expression) -> Value:
+        nodes = node.this, node.expression
+        values = [self.value(n) for n in nodes]
+        digits = _digits(operand, nodes, values)
+        if digits is not None:
+            one, other = (decimals.from_any(v, decimals.of_digits(d)) for v, d in zip(values, digits, strict=True))
+            return decimals.arithmetic(type(node), one, other)
+        if isinstance(node, exp.Div):
+            return numbers.divided(*(cast(value, DOUBLE) for value in values))
+        one, other = (value.cast(INTEGER) if pa.types.is_null(value.type) else value for value in unified(values))
+        return numbers.remainder(one, other) if isinstance(node, exp.Mod) else numbers.added(type(node), one, other)
+
     def _other(self, node: exp.Expression) -> Value:  # noqa: C901 - a case per kind of expression
         match node:
             case exp.Add() | exp.Sub() if isinstance(node.expression, exp.Interval):
                 interval = node.expression
                 amount = int(interval.this.this) * (1 if isinstance(node, exp.Add) else -1)
                 return times.shifted(cast(self.value(node.this), TIMESTAMP), amount, time_unit(interval))
-            case exp.Add() | exp.Sub() | exp.Mul():
-                return numbers.added(type(node), *self._numbers(node.this, node.expression))
-            case exp.Mod():
-                return numbers.remainder(*self._numbers(node.this, node.expression))
+            case exp.Add() | exp.Sub() | exp.Mul() | exp.Div() | exp.Mod():
+                return self._arithmetic(node)
             case exp.IntDiv():
                 return numbers.whole_quotient(*self._numbers(node.this, node.expression))
             case exp.Neg():
@@ -305,15 +329,10 @@ class Evaluator:
             case exp.Abs():
                 return numbers.absolute(*self._numbers(node.this))
             case exp.Floor() | exp.Ceil():
-                towards = np.floor if isinstance(node, exp.Floor) else np.ceil
-                return numbers.rounded_to_whole(towards, *self._numbers(node.this))
+                return numbers.rounded_to_whole(isinstance(node, exp.Ceil), *self._numbers(node.this))
             case exp.Round():
-                scale = node.args.get("decimals")
-                found = pa.scalar(0) if scale is None else self.value(scale)
                 (value,) = self._numbers(node.this)
-                if not found.is_valid:
-                    return pc.if_else(pc.is_null(value), value, pa.scalar(None, value.type))
-                return numbers.rounded(value, found.as_py())
+                return numbers.rounded(value, places(node))
             case exp.IsNan():
                 return numbers.is_nan(*self._numbers(node.this))
             case exp.Trim():
@@ -367,4 +386,21 @@ def _undated(node: exp.Expression) -> exp.Expression:
 def _literal(node: exp.Literal) -> pa.Scalar:
     if node.is_string:
         return pa.scalar(str(node.this), STRING)
+    digits = literal_digits(node) if is_marked(node) else None
+    if digits is not None:
+        return pa.scalar(Decimal(node.this), decimals.of_digits(digits))
     return pa.scalar(int(node.this), INTEGER) if node.this.isdigit() else pa.scalar(float(node.this), DOUBLE)
+
+
+def _digits(
+    of: Callable[[exp.Expression, str], Digits], nodes: Sequence[exp.Expression], values: Sequence[Value]
+) -> list[Digits] | None:
+    """The digits of each value, if they are decimals, and integers or NULLs beside one; else None."""
+    known = next((value.type for value in values if is_decimal(value.type)), None)
+    if known is None or any(value.type == DOUBLE for value in values):
+        return None
+    kinds = [known if pa.types.is_null(value.type) else value.type for value in values]
+    return [
+        decimals.digits_of(kind) if is_decimal(kind) else of(node, "integer")
+        for node, kind in zip(nodes, kinds, strict=True)
+    ]

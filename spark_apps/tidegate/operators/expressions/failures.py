@@ -53,11 +53,11 @@ def checked(expression: Expression, rows: Rows, kind: pa.DataType | None = None)
 class Failed:
     """Which of some rows fail while one expression after the other is computed from them, and some are dropped.
 
-    ``rows``: bool[n], of all that there were at first.
+    ``rows``: bool[n], of all that there were at first. ``before``: bool[n], which had failed before.
     """
 
-    def __init__(self, rows: Rows):
-        self.rows = np.zeros(rows.num_rows, dtype=bool)
+    def __init__(self, rows: Rows, before: np.ndarray | None = None):
+        self.rows = np.zeros(rows.num_rows, dtype=bool) if before is None else before
         self._left = np.arange(rows.num_rows)
         self._table = rows
 

@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
+from tidegate.operators.expressions import decimals
 from tidegate.operators.expressions.columns import DOUBLE, INTEGER, Value, computed, each_distinct
+from tidegate.operators.limbs import is_decimal
 
 _LEAST = np.iinfo(np.int64).min
 _MOST_SCALE = 400  # no double has a digit further away from the point
@@ -52,14 +54,14 @@ _WITHIN: Mapping[type[exp.Expression], Callable[..., Any]] = {exp.Add: _add, exp
 
 def negated(value: Value) -> Value:
     """−x."""
-    if value.type == DOUBLE:
+    if value.type == DOUBLE or is_decimal(value.type):
         return pc.negate(value)
     return computed(lambda n: (-n, n != _LEAST), INTEGER, value)
 
 
 def absolute(value: Value) -> Value:
     """ABS."""
-    if value.type == DOUBLE:
+    if value.type == DOUBLE or is_decimal(value.type):
         return pc.abs(value)
     return computed(lambda n: (np.abs(n), n != _LEAST), INTEGER, value)
 
@@ -94,10 +96,13 @@ def remainder(one: Value, other: Value) -> Value:
     return computed(rest, INTEGER, one, other)
 
 
-def rounded_to_whole(towards: Callable[[np.ndarray], np.ndarray], value: Value) -> Value:
-    """FLOOR and CEIL: whole numbers, NULL for what is too large for one; 0 of NaN, as in Spark."""
+def rounded_to_whole(upwards: bool, value: Value) -> Value:
+    """CEIL (upwards) and FLOOR: whole numbers, NULL for what is too large for one; 0 of NaN, as in Spark."""
     if value.type == INTEGER:
         return value
+    if is_decimal(value.type):
+        return decimals.whole(upwards, value)
+    towards = np.ceil if upwards else np.floor
     return computed(lambda x: _whole(np.where(np.isnan(x), 0, towards(x))), INTEGER, value)
 
 
@@ -114,6 +119,8 @@ def _whole(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def rounded(value: Value, scale: int) -> Value:
     """ROUND, half away from zero, of the number as it is written in decimal."""
     scale = max(min(scale, _MOST_SCALE), -_MOST_SCALE)
+    if is_decimal(value.type):
+        return decimals.rounded(value, scale)
     if value.type == INTEGER:
         return value if scale >= 0 else each_distinct(lambda n: _rounded_integer(n, scale), INTEGER, value)
     return computed(lambda x: _rounded_doubles(x, scale), DOUBLE, value)
@@ -184,6 +191,6 @@ def root(value: Value) -> Value:
 
 def is_nan(value: Value) -> Value:
     """ISNAN: false of NULL."""
-    if value.type == INTEGER:
+    if value.type == INTEGER or is_decimal(value.type):
         return pc.and_(pc.is_valid(value), pa.scalar(False))
     return pc.fill_null(pc.is_nan(value), False)

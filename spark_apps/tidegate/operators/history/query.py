@@ -16,7 +16,7 @@ from tidegate.declarations.functions import AGGREGATES
 from tidegate.declarations.models import AggregateFunction, Stream
 from tidegate.declarations.positions import Report, Source, nearest_name
 from tidegate.declarations.scope import Scope, StreamSchema, offset_of
-from tidegate.declarations.types import ColumnType
+from tidegate.declarations.types import ColumnType, is_number
 
 SHAPE = "SELECT AVG(x) FROM stream WHERE … GROUP BY …"
 _CLAUSES = ("expressions", "from_", "where", "group")
@@ -183,7 +183,7 @@ def _aggregate(node: exp.Expression, name: str, typer: Typer, scope: Scope, repo
     kind = typer.value_type(argument)
     if kind is None:
         return None
-    if function != "count" and kind not in ("integer", "double"):
+    if function != "count" and not is_number(kind):
         report.add(offset_of(argument), f"history estimates {function.upper()} of numbers, not of a {kind}", "a number")
         return None
     plain = argument.unnest()

@@ -11,7 +11,7 @@ import pyarrow as pa
 from tidegate.operators.codes import NULL, decode
 from tidegate.operators.join_aggregate.codebook import from_ordered_integers, orders_as_integers
 from tidegate.operators.join_aggregate.combining import as_lists
-from tidegate.operators.join_aggregate.exact import integers, rounded
+from tidegate.operators.join_aggregate.exact import totals
 from tidegate.operators.join_aggregate.histories import NULLS, Histories
 from tidegate.operators.join_aggregate.joins import joined, product
 from tidegate.operators.join_aggregate.spec import PARTS, Spec
@@ -80,9 +80,8 @@ def answer_rows(
             if spec.in_parts:
                 columns[f"{slot}_sum"] = as_lists(parts, len(used), PARTS).take(pa.array(place_of))
                 continue
-            whole = pa.types.is_integer(spec.sum_type(slot))
-            sums = integers(parts, len(used)) if whole else rounded(parts, len(used))
-            columns[f"{slot}_sum"] = pa.array(sums[place_of], mask=none)
+            sums = totals(parts, len(used), spec.sum_type(slot), counts == 0)
+            columns[f"{slot}_sum"] = sums.take(pa.array(place_of))
         elif measure.function in ("min", "max"):
             name = f"{slot}_{measure.function}"
             values = histories.extremes[slot][row]

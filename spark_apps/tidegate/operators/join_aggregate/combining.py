@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from tidegate.operators.arrivals import int64s
 from tidegate.operators.join_aggregate.codebook import as_ordered_integers, from_ordered_integers, orders_as_integers
-from tidegate.operators.join_aggregate.exact import INFINITY, MINUS_INFINITY, NAN, PART_BITS, Part, integers, rounded
+from tidegate.operators.join_aggregate.exact import INFINITY, MINUS_INFINITY, NAN, PART_BITS, Part, totals
 from tidegate.operators.join_aggregate.spec import Measure, Spec
 from tidegate.operators.schedule import Int64s
 
@@ -68,8 +68,7 @@ def combined(spec: Spec, partials: pa.Table) -> pa.Table:
         if measure.function in ("sum", "avg"):
             name = f"{measure.slot}_sum"
             parts = _added(_one(partials.column(name)), group, len(grouped))
-            whole = pa.types.is_integer(spec.sum_type(measure.slot))
-            columns[name] = pa.array((integers if whole else rounded)(parts, len(grouped)), mask=counts == 0)
+            columns[name] = totals(parts, len(grouped), spec.sum_type(measure.slot), counts == 0)
         elif measure.function in ("min", "max"):
             name = f"{measure.slot}_{measure.function}"
             columns[name] = _extreme(measure, _one(partials.column(name)), group, counts == 0)

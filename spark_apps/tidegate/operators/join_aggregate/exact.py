@@ -1,4 +1,7 @@
-"""Sums without rounding: a number as a few integers of 32 bits on a fixed grid, rounded once when it is read."""
+"""Sums without rounding: a number as a few integers of 32 bits on a fixed grid, rounded once when it is read.
+
+Decimals are the whole numbers that they are over a power of ten, and are not rounded at all.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
+from tidegate.operators.limbs import LIMBS
 from tidegate.operators.schedule import Int64s
 
 Float64s = npt.NDArray[np.float64]
 PART_BITS = 32
 _LOW = (1 << PART_BITS) - 1
+_SHIFT = np.uint64(PART_BITS)
+_WIDE_DIGITS = 256 // PART_BITS
 # Parts of a sum: an exponent of two, or what no finite number expresses.
 Part = int | str
 NAN, INFINITY, MINUS_INFINITY = "nan", "inf", "-inf"
@@ -26,14 +33,14 @@ def split(values: Int64s | Float64s) -> dict[Part, Int64s | Float64s]:
     again later, and without an error. Numbers of one magnitude have two or three parts, integers below 2^32 one.
 
     Args:
-        values: int64[n] or float64[n].
+        values: int64[n], float64[n] or ``LIMBS``[n].
 
     Returns:
         exponent → int64[n] or float64[n] of integers below 2^32 in magnitude; exponents whose parts are all 0 are
         left out. NaN and infinities are counted under their own names.
 
     **Cost**: O(n) for each 32 bits between the largest and the smallest bit in use.
-    **Guarantee**: exact for every int64 and double.
+    **Guarantee**: exact for every int64, double and decimal.
 
     >>> {part: numbers.tolist() for part, numbers in split(np.array([3.5, -(2.0**33)])).items()}
     {32: [0.0, -2.0], 0: [3.0, 0.0], -32: [2147483648.0, 0.0]}
@@ -43,6 +50,8 @@ def split(values: Int64s | Float64s) -> dict[Part, Int64s | Float64s]:
     """
     if not len(values):
         return {}
+    if values.dtype == LIMBS:
+        return _split_limbs(values)
     return _split_integers(values) if values.dtype == np.int64 else _split_doubles(np.asarray(values, np.float64))
 
 
@@ -53,6 +62,22 @@ def _split_integers(values: npt.NDArray[Any]) -> dict[Part, Int64s | Float64s]:
     # Both parts get the number's sign: part by part a sum is then bounded by 2^32 times its terms.
     borrow = (values < 0) & (low != 0)
     return {0: low - (borrow.astype(np.int64) << PART_BITS), PART_BITS: high + borrow}
+
+
+def _split_limbs(values: npt.NDArray[Any]) -> dict[Part, Int64s | Float64s]:
+    low, high = np.ascontiguousarray(values["low"]), np.ascontiguousarray(values["high"])
+    if (high == low.view(np.int64) >> 63).all():
+        return _split_integers(low.view(np.int64))
+    # As with 64 bits, all parts get the number's sign.
+    negative = high < 0
+    low = np.where(negative, ~low + np.uint64(1), low)
+    upper = np.where(negative, ~high + (low == 0), high).view(np.uint64)
+    sign = np.where(negative, np.int64(-1), np.int64(1))
+    parts: dict[Part, Int64s | Float64s] = {}
+    for place, limb in enumerate((low & np.uint64(_LOW), low >> _SHIFT, upper & np.uint64(_LOW), upper >> _SHIFT)):
+        if limb.any():
+            parts[place * PART_BITS] = limb.astype(np.int64) * sign
+    return parts
 
 
 def _split_doubles(values: Float64s) -> dict[Part, Int64s | Float64s]:
@@ -135,6 +160,34 @@ def integers(parts: Mapping[Part, Int64s], rows: int) -> Int64s:
         raise OverflowError("an integer total does not fit into 64 bits")
     total = (high << PART_BITS) | low
     return np.where(negative, -total, total)
+
+
+def totals(parts: Mapping[Part, Int64s], rows: int, kind: pa.DataType, none: npt.NDArray[np.bool_]) -> pa.Array:
+    """The sums as a column of a ``Spec.sum_type``; NULL where ``none`` is set.
+
+    Raises:
+        OverflowError: a sum of integers does not fit.
+    """
+    if pa.types.is_decimal(kind):
+        return _decimals(parts, rows, kind, none)
+    return pa.array(integers(parts, rows) if pa.types.is_integer(kind) else rounded(parts, rows), mask=none)
+
+
+def _decimals(parts: Mapping[Part, Int64s], rows: int, kind: pa.DataType, none: npt.NDArray[np.bool_]) -> pa.Array:
+    """Sums of unscaled numbers as decimals of 256 bits."""
+    negative, digits = _digits(parts, rows)
+    words = np.zeros((rows, _WIDE_DIGITS), dtype="<u4")
+    for exponent, digit in digits.items():
+        if exponent < 256:
+            words[:, exponent // PART_BITS] = digit
+    # Of a negative number the complement, and one more.
+    words[negative] = ~words[negative]
+    carry = negative.copy()
+    for place in range(_WIDE_DIGITS):
+        words[:, place] += carry
+        carry &= words[:, place] == 0
+    validity = pa.py_buffer(np.packbits(~none, bitorder="little"))
+    return pa.Array.from_buffers(kind, rows, [validity, pa.py_buffer(words)])
 
 
 def _digits(parts: Mapping[Part, Int64s], rows: int) -> tuple[npt.NDArray[np.bool_], dict[int, Int64s]]:

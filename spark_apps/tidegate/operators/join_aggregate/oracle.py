@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from decimal import Context, Decimal
+from functools import reduce
 from itertools import product
 from typing import Any
 
@@ -36,13 +38,18 @@ def answers(spec: Spec, schedule: Schedule, rows: Sequence[dict[str, Any]]) -> l
                 values = [m[measure.slot] for m in members if measure.alias is None or m[measure.slot] is not None]
                 row[f"{measure.slot}_count"] = len(values)
                 if measure.function in ("sum", "avg"):
-                    exact = all(isinstance(value, int) for value in values)
-                    row[f"{measure.slot}_sum"] = (sum(values) if exact else math.fsum(values)) if values else None
+                    row[f"{measure.slot}_sum"] = _total(values) if values else None
                 elif measure.function in ("min", "max"):
                     extreme = min if measure.function == "min" else max
                     row[f"{measure.slot}_{measure.function}"] = extreme(values) if values else None
             result.append(row)
     return result
+
+
+def _total(values: Sequence[Any]) -> Any:
+    if all(isinstance(value, Decimal) for value in values):
+        return reduce(Context(prec=200).add, values)
+    return sum(values) if all(isinstance(value, int) for value in values) else math.fsum(values)
 
 
 def _join(spec: Spec, combination: Sequence[dict[str, Any]]) -> dict[str, Any] | None:

@@ -7,6 +7,8 @@ from typing import Literal
 
 import pyarrow as pa
 
+from tidegate.operators.limbs import WIDE, is_decimal
+
 # Σ units · 2^exponent.
 PARTS = pa.list_(pa.struct([pa.field("exponent", pa.int32()), pa.field("units", pa.int64())]))
 Function = Literal["count", "sum", "avg", "min", "max"]
@@ -97,7 +99,7 @@ class Spec:
                 raise ValueError(f"Spec: {measure.slot!r} is of unknown alias {measure.alias!r}; known: {aliases}")
             if measure.alias is not None and measure.function in ("sum", "avg"):
                 kind = self.columns.field(measure.slot).type
-                if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+                if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or is_decimal(kind)):
                     raise ValueError(f"Spec: {measure.function.upper()} of {measure.slot!r} needs a number, not {kind}")
 
     @property
@@ -125,9 +127,17 @@ class Spec:
         """The measures over a column of that alias."""
         return tuple(m for m in self.aggregates if m.alias == alias)
 
+    def added_type(self, slot: str) -> pa.DataType:
+        """Type of the numbers that the slot adds up: int64 of integers, decimals as they are, else double."""
+        kind = self.columns.field(slot).type
+        if is_decimal(kind):
+            return kind
+        return pa.int64() if pa.types.is_integer(kind) else pa.float64()
+
     def sum_type(self, slot: str) -> pa.DataType:
-        """Type of the slot's partial sum: int64 over integers, else double."""
-        return pa.int64() if pa.types.is_integer(self.columns.field(slot).type) else pa.float64()
+        """Type of the slot's partial sum; of decimals one that no sum is too large for."""
+        kind = self.added_type(slot)
+        return pa.decimal256(WIDE, kind.scale) if is_decimal(kind) else kind
 
     @property
     def input_schema(self) -> pa.Schema:

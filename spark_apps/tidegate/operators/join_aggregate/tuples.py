@@ -21,6 +21,7 @@ from tidegate.operators.join_aggregate.codebook import (
 )
 from tidegate.operators.join_aggregate.combinations import Combinations
 from tidegate.operators.join_aggregate.spec import Measure, Spec
+from tidegate.operators.limbs import from_limbs, is_decimal, limbs
 from tidegate.operators.schedule import NEVER_US, Int64s
 
 Column = npt.NDArray[Any]
@@ -36,8 +37,8 @@ class Tuples:
     Args:
         event_us, arrival_us: int64[n].
         code: int64[n], each one's combination of class and group values.
-        values: slot → float64[n] or int64[n]; of SUM and AVG the number (0 for NULL), of MIN and MAX an integer that
-            orders as the value does, or its code in the slot's codebook.
+        values: slot → float64[n], int64[n] or ``LIMBS``[n]; of SUM and AVG the number (0 for NULL), of MIN and MAX an
+            integer that orders as the value does, or its code in the slot's codebook.
         nulls: slot → bool[n], only for slots that have a NULL here.
         weight: of cells (see ``cells``) how many tuples each stands for, int64[n]; of sums ``values`` then has the
             parts, by (slot, part), of MIN and MAX the extreme, and ``nulls`` how many have a NULL. None for tuples.
@@ -157,7 +158,9 @@ def _taken(column: pa.Array, rows: Int64s) -> pa.Array:
 def _measured(spec: Spec, measure: Measure, column: pa.Array, books: Books) -> tuple[Books, Column]:
     slot = measure.slot
     if measure.function in ("sum", "avg"):
-        numbers = column.cast(spec.sum_type(slot))
+        numbers = column.cast(spec.added_type(slot))
+        if is_decimal(numbers.type):
+            return books, limbs(numbers)
         return books, (numbers.fill_null(0) if numbers.null_count else numbers).to_numpy()
     if orders_as_integers(column.type):
         return books, as_ordered_integers(column)
@@ -174,7 +177,7 @@ def held_schema(spec: Spec, side: int) -> pa.Schema:
         if measure.function == "count":
             kind = pa.bool_()
         elif measure.function in ("sum", "avg"):
-            kind = spec.sum_type(measure.slot)
+            kind = spec.added_type(measure.slot)
         fields.append(pa.field(measure.slot, kind))
     return pa.schema(fields)
 
@@ -190,7 +193,8 @@ def decoded(spec: Spec, side: int, tuples: Tuples, books: Books, combinations: C
         if measure.function == "count":
             columns[slot] = pa.array(~null, mask=null)
         elif measure.function in ("sum", "avg"):
-            columns[slot] = pa.array(tuples.values[slot], mask=null)
+            values, kind = tuples.values[slot], spec.added_type(slot)
+            columns[slot] = from_limbs(values, kind, null) if is_decimal(kind) else pa.array(values, mask=null)
         elif orders_as_integers(kind):
             columns[slot] = from_ordered_integers(tuples.values[slot], kind, null)
         else:

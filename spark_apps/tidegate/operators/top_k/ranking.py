@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from tidegate.operators.arrivals import int64s
 from tidegate.operators.codes import encode
+from tidegate.operators.limbs import as_doubles, is_decimal
 from tidegate.operators.schedule import Int64s
 from tidegate.operators.top_k.spec import Spec
 
@@ -19,8 +20,8 @@ _LARGEST_CODE = 2**62
 def merits(spec: Spec, table: pa.Table) -> Floats:
     """float64[n] that never put a worse tuple before a better one, though they may not tell two tuples apart.
 
-    They are made of the weightiest term alone, and of doubles, in which large integers are equal. NULL: −inf. NaN is
-    the largest number: like infinity.
+    They are made of the weightiest term alone, and of doubles, in which large integers and decimals are equal. NULL:
+    −inf. NaN is the largest number: like infinity.
     """
     if not spec.order:
         return -int64s(table.column("event_us")).astype(np.float64)
@@ -29,6 +30,9 @@ def merits(spec: Spec, table: pa.Table) -> Floats:
     if term.slot in spec.textual:
         merit = encode(column)[0].astype(np.float64)
         merit[merit < 0] = np.nan
+    elif is_decimal(column.type):
+        exact = column.combine_chunks()
+        merit = np.where(exact.is_valid().to_numpy(zero_copy_only=False), as_doubles(exact), np.nan)
     else:
         if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
             column = column.cast(pa.int32() if pa.types.is_date32(column.type) else pa.int64())

@@ -80,7 +80,13 @@ class Spec:
     def textual(self) -> frozenset[str]:
         """The slots of terms whose values have no place among the numbers."""
         kinds = {term.slot: self.columns.field(term.slot).type for term in self.order}
-        plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_temporal)
+        plain = (
+            pa.types.is_integer,
+            pa.types.is_floating,
+            pa.types.is_decimal,
+            pa.types.is_boolean,
+            pa.types.is_temporal,
+        )
         return frozenset(slot for slot, kind in kinds.items() if not any(known(kind) for known in plain))
 
     @property

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tidegate.declarations.models import Pipeline, Stream, to_us
+from tidegate.declarations.types import family_of
 from tidegate.operators.window_sizing.needs import Needs, QueryNeed, WindowNeed
 
 # Bytes that a stored value takes in the operators' columns, before anything has been measured.
-_COLUMN_BYTES = {"string": 24, "integer": 8, "double": 8, "boolean": 1, "timestamp": 8, "date": 8}
+_COLUMN_BYTES = {"string": 24, "integer": 8, "double": 8, "decimal": 16, "boolean": 1, "timestamp": 8, "date": 8}
 
 
 @dataclass(frozen=True)
@@ -213,4 +214,4 @@ class ControllerSpec:
 def declared_tuple_bytes(stream: Stream) -> float:
     """Bytes per tuple to plan with before anything has been measured: event id, two times, the declared columns."""
     keys = {stream.event_time, stream.arrival_time, *(stream.id if len(stream.id) == 1 else ())}
-    return 24.0 + 8.0 + 8.0 + sum(_COLUMN_BYTES.get(c.type, 16) for c in stream.columns if c.name not in keys)
+    return 24.0 + 8.0 + 8.0 + sum(_COLUMN_BYTES[family_of(c.type)] for c in stream.columns if c.name not in keys)
