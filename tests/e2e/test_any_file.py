@@ -236,9 +236,9 @@ def test_parquet_as_others_write_it(tmp_path: Path) -> None:
         ["pandas0", "pandas1", "uint640", "float160", "float161", "decimal2560", "view0", "view1"]
         + ["coded0", "coded1", "time1", "names0", "names1"]
     )
-    assert place.reasons() == Counter(wrong_type=4, too_late=0, broken_file=4) + Counter(
-        too_early=0
-    ) + (Counter(outside_file_interval=1))
+    assert place.reasons() == Counter(wrong_type=4, too_late=0, broken_file=4) + Counter(too_early=0) + (
+        Counter(outside_file_interval=1)
+    )
 
 
 def _damaged(table: pa.Table, how: Callable[[pq.ParquetFile], bool]) -> bytes:

@@ -19,13 +19,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.attacks import reading
 from tests.attacks.odd import ARROW, JSON_TOKENS, TEXTS
+from tidegate.sources.blocks import block_of, read_lines
+from tidegate.sources.parquet import givens, readable
 
 from tidegate.declarations.models import Column, Stream
-from tidegate.sources.blocks import block_of, read_lines
 from tidegate.sources.counts import RawCount
 from tidegate.sources.files import Piece, SourceFile, cut
 from tidegate.sources.judge import by_record
-from tidegate.sources.parquet import givens, readable
 from tidegate.sources.parse import csv_fields, json_fields
 from tidegate.sources.records import Judged, judge_lines, judge_rows
 

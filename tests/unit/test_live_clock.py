@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tidegate.declarations.models import Column, Stream, to_us
-from tidegate.live.clock import Clock, Landed, Patience, arrival_clock, landing_glob, period_of
+from tidegate.live.clock import Clock, Landed, Patience, arrival_clock
+from tidegate.sources.files import landing_glob, period_of
 
 T0 = datetime(2024, 3, 1, 10, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -26,7 +26,8 @@ PROJECT = Path(__file__).resolve().parents[2]
 def context_in(folder: Path, missing_file: str = "warn", cold_start: bool = False) -> RunContext:
     stream = Stream(
         name="s", format="jsonl", path=f"{folder}/%Y-%m-%dT%H.jsonl", columns=(Column(name="id", type="string"),),
-        id=("id",), event_time="id", arrival_time=None, rate=1.0, max_early_s=0, max_late_s=0, missing_file=missing_file,
+        id=("id",), event_time="id", arrival_time=None, rate=1.0, max_early_s=0, max_late_s=0,
+        missing_file=missing_file,
     )  # fmt: skip
     pipeline = Pipeline(
         name="p", folder=folder, owner="o", start=START, interval_s=3600, tick_s=60, horizon_s=3600,

@@ -1,9 +1,8 @@
-"""What `tidegate run` shows at its end: how many records were read and refused, and each query's newest answer."""
+"""What `tidegate run` shows at its end of each query: its newest answer."""
 
 from __future__ import annotations
 
 import unicodedata
-from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -17,45 +16,32 @@ from tidegate.store.warehouse import Warehouse
 ROWS_SHOWN = 12
 _NARROWEST = 8
 _GAP = "  "
-_TIED = "~"
+TIED = "~"
+"""Stands for a blank at which no line is broken."""
 
 
 def newest_answers(warehouse: Warehouse, intervals: Sequence[Interval], stages: Sequence[str], width: int) -> str:
-    """The records of the intervals and, of every query that the stages answered, the newest window that has rows.
+    """Of every query that the stages answered, the newest window that has rows.
 
     ``width``: columns of the screen; no line is longer than that, except words that cannot be cut. Plain text, whatever
-    it is printed to. Cost: reads the partitions of the intervals' quarantine, and one partition of answers a query.
+    it is printed to. Cost: reads one partition of answers a query.
     """
     labels = [interval.label for interval in intervals]
-    parts = [_records(warehouse, labels, width)] if "ingest" in stages else []
+    parts: list[str] = []
     for query in warehouse.pipeline.queries:
         if ("top_k" if query.kind == "top_k" else "join_aggregate") in stages:
             parts.append(_answer(warehouse, query, labels, width))
     return "\n".join(part for part in parts if part)
 
 
-def _records(warehouse: Warehouse, labels: Sequence[str], width: int) -> str:
-    streams = warehouse.pipeline.streams
-    accepted = sum(warehouse.rows(f"events_{s.name}", label) for s in streams for label in labels)
-    reasons = Counter(warehouse.read_arrow("quarantine", labels, ["reason"]).column("reason").to_pylist())
-    if not accepted and not reasons:
-        return "No records arrived in these intervals.\n"
-    text = f"{accepted + reasons.total():,} records read, {accepted:,} accepted"
-    if reasons:
-        text += f", {reasons.total():,} refused (table quarantine):"
-        # A reason and its number stay on one line.
-        text += ",".join(f" {reason}{_TIED}{count:,}" for reason, count in sorted(reasons.items()))
-    return "".join(f"{line}\n".replace(_TIED, " ") for line in _wrapped(text, width))
-
-
 def _answer(warehouse: Warehouse, query: Query, labels: Sequence[str], width: int) -> str:
     title = f"{query.id}: {_first_paragraph(query.description)}" if query.description else query.id
-    lines = _wrapped(title, width)
+    lines = wrapped(title, width)
     rows = _newest(warehouse, query, labels)
     if not rows:
-        lines += _wrapped("no answer has a row in these intervals", width - 2, "  ")
+        lines += wrapped("no answer has a row in these intervals", width - 2, "  ")
         return "".join(f"{line}\n" for line in lines)
-    lines += _wrapped(_about(rows[0]), width - 2, "  ")
+    lines += wrapped(_about(rows[0]), width - 2, "  ")
     keys = query.row_keys if query.kind == "top_k" else ()
     columns = list(dict.fromkeys([*keys, *(output.name for output in query.outputs)]))
     lines += [f"  {line}" for line in table(rows[:ROWS_SHOWN], columns, width - 2)]
@@ -113,7 +99,7 @@ def table(rows: Sequence[dict[str, Any]], columns: Sequence[str], width: int) ->
     lines += [[_fitted(cells[name][i], widths[name], name in right) for name in shown] for i in range(len(rows))]
     text = [_GAP.join(line).rstrip() for line in lines]
     left_out = [name for name in columns if name not in shown]
-    return text + (_wrapped(f"(no room for {', '.join(left_out)})", width) if left_out else [])
+    return text + (wrapped(f"(no room for {', '.join(left_out)})", width) if left_out else [])
 
 
 def _cells(values: Sequence[Any]) -> list[str]:
@@ -171,7 +157,7 @@ def _first_paragraph(description: str) -> str:
     return " ".join(description.strip().split("\n\n")[0].split())
 
 
-def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
+def wrapped(text: str, width: int, indent: str = "") -> list[str]:
     """The words of a text in lines of at most ``width``."""
     lines, line = [], ""
     for word in show(text).split(" "):

@@ -66,6 +66,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
     require_whole_pyspark()
     from tidegate.cli.newest_answers import newest_answers
+    from tidegate.cli.records_read import AllRefusedError, records_read
     from tidegate.declarations import load_pipeline
     from tidegate.engine.context import RunContext
     from tidegate.stages.extras import installed_stages, require_stage
@@ -88,7 +89,14 @@ def _run(arguments: argparse.Namespace) -> None:
             run(context, intervals, stages, arguments.with_checked)
             print(file=sys.stderr)  # on a screen, between the progress and the answers
             width = shutil.get_terminal_size(fallback=(80, 24)).columns
+            summary, refused_all = context.memory.get("ingest"), False
+            if "ingest" in stages:
+                labels = [interval.label for interval in intervals]
+                text, refused_all = records_read(context.warehouse, labels, summary, width)
+                print(text)
             print(newest_answers(context.warehouse, intervals, stages, width), end="")
+            if refused_all:
+                raise AllRefusedError("every record was refused: see above why")
             return
         from tidegate.live.run import Live
 

@@ -3,23 +3,48 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 from pathlib import Path
 
 from tidegate.cli.arguments import PIPELINE, Commands, command
+from tidegate.declarations.errors import UserError
 
 
 def add(commands: Commands) -> None:
     """Add the command."""
     parser = command(
-        commands, "validate", "report all mistakes of a pipeline at once", "tidegate validate dags/pipelines/flights"
+        commands,
+        "validate",
+        "report all mistakes of a pipeline at once",
+        "tidegate validate dags/pipelines/flights\n  tidegate validate shop --data",
     )
     parser.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR", help=PIPELINE)
+    parser.add_argument(
+        "--data",
+        action="store_true",
+        help="also read the newest files of every stream and say what would be refused; exit status 1 if anything would",
+    )
     parser.set_defaults(action=_validate)
+
+
+class WouldRefuseError(UserError):
+    """Records of the newest files would be refused."""
+
+    exit_status = 1
 
 
 def _validate(arguments: argparse.Namespace) -> None:
     from tidegate.declarations import load_pipeline
 
-    # `--data` belongs here: the first records of each stream's files, read and judged as a run would, by reason.
     pipeline = load_pipeline(arguments.pipeline)
     print(f"{pipeline.name}: {len(pipeline.streams)} streams and {len(pipeline.queries)} queries, no mistakes")
+    if not arguments.data:
+        return
+    from tidegate.cli.records_read import account_of
+    from tidegate.stages.try_files import try_newest_files
+
+    summary = try_newest_files(pipeline)
+    text, refused = account_of(pipeline, summary, shutil.get_terminal_size(fallback=(80, 24)).columns)
+    print(text, end="")
+    if refused:
+        raise WouldRefuseError("some records would be refused: see above why")

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from fnmatch import fnmatchcase
+from datetime import timedelta
 
 import pyarrow as pa
 
-from tidegate.declarations.models import Stream, from_us, to_us
+from tidegate.declarations.models import Stream, from_us
 from tidegate.sources.files import matches_several, pattern_unit
-
-_DIGITS = {"Y": 4, "m": 2, "d": 2, "j": 3, "H": 2, "M": 2, "S": 2}
-_DIRECTIVES = "".join(_DIGITS)
 
 
 @dataclass(frozen=True)
@@ -72,51 +67,6 @@ LANDED_SCHEMA = pa.schema(
         ("trusted_us", pa.int64()),
     ]
 )
-
-
-def landing_glob(pattern: str) -> str:
-    """What is looked for: the pattern with every directive open.
-
-    >>> landing_glob("/data/%Y-%m/{x}/%d*.csv")
-    '/data/*-*/{x}/**.csv'
-    """
-    return re.sub(rf"%[{_DIRECTIVES}]", "*", pattern).replace("%%", "%")
-
-
-def period_of(pattern: str, path: str) -> tuple[int, int] | None:
-    """The period [start, end) that a file's name says under a pattern that names times; None if it does not match.
-
-    >>> [from_us(us).isoformat() for us in period_of("/in/%Y%m%d-%H%M*.csv", "/in/20240301-1005-b.csv")]
-    ['2024-03-01T10:05:00+00:00', '2024-03-01T10:06:00+00:00']
-    >>> period_of("/in/%Y%m%d-%H%M.csv", "/in/20240301-1005-b.csv") is None
-    True
-    """
-    unit = pattern_unit(pattern)
-    assert unit is not None
-    expression, seen = "", set()
-    for part in re.split(rf"(%[{_DIRECTIVES}%]|\*|\?|\[[^\]]+\])", pattern):
-        if len(part) == 2 and part[0] == "%" and part[1] != "%":
-            digits = rf"\d{{{_DIGITS[part[1]]}}}"
-            expression += digits if part[1] in seen else f"(?P<{part[1]}>{digits})"
-            seen.add(part[1])
-        else:
-            expression += {"%%": "%", "*": "[^/]*", "?": "[^/]"}.get(part) or (
-                "[^/]" if part.startswith("[") and len(part) > 2 else re.escape(part)
-            )
-    match = re.fullmatch(expression, path)
-    if match is None:
-        return None
-    found = match.groupdict()
-    names = [name for name in _DIGITS if name in found]
-    try:
-        written, directives = " ".join(found[n] for n in names), " ".join(f"%{n}" for n in names)
-        start = datetime.strptime(written, directives).replace(tzinfo=UTC)
-    except ValueError:
-        return None
-    # What was only guessed at, a directive that comes twice or a set of characters, must fit as well.
-    if not fnmatchcase(path, start.strftime(pattern)):
-        return None
-    return to_us(start), to_us(start + unit)
 
 
 @dataclass(frozen=True)

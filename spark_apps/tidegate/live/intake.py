@@ -19,9 +19,19 @@ import pyarrow.parquet as pq
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, Stream
 from tidegate.engine import Slice
-from tidegate.live.clock import LANDED_SCHEMA, Landed, landing_glob, period_of
+from tidegate.live.clock import LANDED_SCHEMA, Landed
 from tidegate.operators.schedule import instants_us
-from tidegate.sources.files import Piece, SourceFile, fixed_folder, matching, pattern_unit, pinned, source_file
+from tidegate.sources.files import (
+    Piece,
+    SourceFile,
+    fixed_folder,
+    landing_glob,
+    matching,
+    pattern_unit,
+    period_of,
+    pinned,
+    source_file,
+)
 from tidegate.sources.parse import FILE, ParseResult, ParseTask, Part, PieceReport, parse_pieces
 from tidegate.sources.settle import kept
 from tidegate.store.places import place

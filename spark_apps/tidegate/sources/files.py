@@ -7,7 +7,8 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ _UNITS = (
     ("%d", timedelta(days=1)),
     ("%j", timedelta(days=1)),
 )
+_DIGITS = {"Y": 4, "m": 2, "d": 2, "j": 3, "H": 2, "M": 2, "S": 2}
+_DIRECTIVES = "".join(_DIGITS)
 SLICE_BYTES = 64 << 20
 """What one task reads, of plain text; compressed files count for what they hold."""
 Folders = dict[ObjectPath, list[Any]]
@@ -173,6 +176,64 @@ def matching(pattern: str, known: Folders) -> Iterator[tuple[Place, os.stat_resu
             continue  # gone, or a link to nowhere
         if path.is_file():
             yield path, status
+
+
+def landing_glob(pattern: str) -> str:
+    """What is looked for: the pattern with every directive open.
+
+    >>> landing_glob("/data/%Y-%m/{x}/%d*.csv")
+    '/data/*-*/{x}/**.csv'
+    """
+    return re.sub(rf"%[{_DIRECTIVES}]", "*", pattern).replace("%%", "%")
+
+
+def period_of(pattern: str, path: str) -> tuple[int, int] | None:
+    """The period [start, end) that a file's name says under a pattern that names times; None if it does not match.
+
+    >>> [from_us(us).isoformat() for us in period_of("/in/%Y%m%d-%H%M*.csv", "/in/20240301-1005-b.csv")]
+    ['2024-03-01T10:05:00+00:00', '2024-03-01T10:06:00+00:00']
+    >>> period_of("/in/%Y%m%d-%H%M.csv", "/in/20240301-1005-b.csv") is None
+    True
+    """
+    unit = pattern_unit(pattern)
+    assert unit is not None
+    expression, seen = "", set()
+    for part in re.split(rf"(%[{_DIRECTIVES}%]|\*|\?|\[[^\]]+\])", pattern):
+        if len(part) == 2 and part[0] == "%" and part[1] != "%":
+            digits = rf"\d{{{_DIGITS[part[1]]}}}"
+            expression += digits if part[1] in seen else f"(?P<{part[1]}>{digits})"
+            seen.add(part[1])
+        else:
+            expression += {"%%": "%", "*": "[^/]*", "?": "[^/]"}.get(part) or (
+                "[^/]" if part.startswith("[") and len(part) > 2 else re.escape(part)
+            )
+    match = re.fullmatch(expression, path)
+    if match is None:
+        return None
+    found = match.groupdict()
+    names = [name for name in _DIGITS if name in found]
+    try:
+        written, directives = " ".join(found[n] for n in names), " ".join(f"%{n}" for n in names)
+        start = datetime.strptime(written, directives).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    # What was only guessed at, a directive that comes twice or a set of characters, must fit as well.
+    if not fnmatchcase(path, start.strftime(pattern)):
+        return None
+    return to_us(start), to_us(start + unit)
+
+
+def newest_files(stream: Stream) -> list[SourceFile]:
+    """All files of a stream that are there, whatever they are of, the newest first."""
+    unit, root = pattern_unit(stream.path), fixed_folder(stream.path)
+    files = []
+    for path, status in matching(landing_glob(stream.path), {}):
+        period = None if unit is None else period_of(stream.path, str(path))
+        if path.name.startswith((".", "_")) or (unit is not None and period is None):
+            continue
+        start_us, end_us = period or (None, None)
+        files.append(source_file(path, status, start_us, end_us, root))
+    return sorted(files, key=lambda file: (-file.modified_us, file.name))
 
 
 def modified_at(file: SourceFile) -> datetime:
