@@ -99,11 +99,11 @@ def polars(folder: Path, kind: str, hour: int, _: Sequence[str]) -> Iterator[Ste
 
 def spark(folder: Path, kind: str, hour: int, _: Sequence[str]) -> Iterator[Step]:
     """Plain Spark in ``local[2]``: read, drop duplicates, sort, write. Its session is started once."""
-    session = _session()
+    spark_session = session()
     rows = 0
     for stream, columns in COLUMNS.items():
         told = ", ".join(f"{name} {type_}" for name, type_ in columns.items())
-        reader = session.read.schema(told)
+        reader = spark_session.read.schema(told)
         source = str(folder / kind / stream / f"{START + hour * HOUR:%Y-%m-%dT%H}-*.{kind}")
         reader = reader.option("header", kind == "csv")
         frame = {"jsonl": reader.json, "csv": reader.csv, "parquet": reader.parquet}[kind](source)
@@ -113,15 +113,16 @@ def spark(folder: Path, kind: str, hour: int, _: Sequence[str]) -> Iterator[Step
     yield "ingest", rows
 
 
-def _session():  # type: ignore[no-untyped-def]
+def session():  # type: ignore[no-untyped-def]
+    """A Spark session of this process."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[2]").config("spark.driver.memory", "4g")
     builder = builder.config("spark.ui.enabled", "false").config("spark.sql.session.timeZone", "UTC")
-    session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    return session
+    made = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    made.sparkContext.setLogLevel("ERROR")
+    return made
 
 
 def structured_streaming(folder: Path, kind: str, hour: int, _: Sequence[str]) -> Iterator[Step]:

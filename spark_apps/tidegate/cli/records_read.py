@@ -36,7 +36,7 @@ def records_read(warehouse: Warehouse, labels: Sequence[str], summary: Summary |
         lines = wrapped(_nothing(summary), width)
     else:
         lines = wrapped(
-            f"{_files(summary)}{accepted + refused:,} records read, {accepted:,} accepted{_why(reasons)}", width
+            f"{_files(summary)}{_records(accepted + refused)} read, {accepted:,} accepted{_why(reasons)}", width
         )
     elsewhere = ""
     if summary is not None:

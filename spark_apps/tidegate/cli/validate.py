@@ -22,7 +22,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--data",
         action="store_true",
-        help="also read the newest files of every stream and say what would be refused; exit status 1 if anything would",
+        help="also read the newest files of every stream and say what would be refused (then exit status 1)",
     )
     parser.set_defaults(action=_validate)
 

@@ -7,7 +7,7 @@ import gzip
 import io
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO, Protocol, cast
 
 import numpy as np
@@ -75,10 +75,12 @@ class Split:
     ``edges``: int64[m + 1], where each begins, and where the last one ends.
 
     ``remarks``: which of them are comments, bool[m]; None: there are none. What is blank is no record either.
+    ``single``: each of them is one line.
     """
 
     edges: Places
     remarks: npt.NDArray[np.bool_] | None = None
+    single: bool = False
 
     @property
     def skipped(self) -> int:
@@ -103,15 +105,15 @@ class LineSplitter:
     def split(self, data: bytes, final: bool) -> Split:
         """The lines that are whole."""
         used = len(data) if final else last_line_end(data)
-        ends = line_ends(data[:used]) + 1
+        ends = line_ends(data, used) + 1
         if used and (not len(ends) or ends[-1] != used):
             ends = np.append(ends, used)
-        return Split(np.concatenate([[0], ends]).astype(np.int64))
+        return Split(np.concatenate([[0], ends]).astype(np.int64), single=True)
 
 
-def line_ends(data: bytes) -> Places:
-    """Where lines end: the place of the last sign of each line end."""
-    text = np.frombuffer(data, np.uint8)
+def line_ends(data: bytes, end: int | None = None) -> Places:
+    """Where lines end, up to ``end``: the place of the last sign of each line end."""
+    text = np.frombuffer(data, np.uint8)[:end]
     if b"\r" not in data or data.count(b"\r") == data.count(b"\r\n"):
         return np.flatnonzero(text == _LF).astype(np.int64)
     lone = np.flatnonzero(text == _CR)
@@ -141,8 +143,8 @@ def block_of(data: bytes, split: Split, offset: int = 0, first_line: int = 0) ->
     if split.remarks is not None:
         kept = kept[~split.remarks[kept]]
     starts, ends = starts[kept], ends[kept]
-    lines = first_line + np.searchsorted(line_ends(data), starts)
-    return Block(data, starts, ends, starts + offset, lines)
+    lines = kept if split.single else np.searchsorted(line_ends(data), starts)
+    return Block(data, starts, ends, starts + offset, lines + first_line)
 
 
 def _without_line_end(text: npt.NDArray[np.uint8], starts: Places, ends: Places) -> Places:
@@ -209,7 +211,9 @@ def _parts(file: BinaryIO, piece: Piece, splitter: Splitter, block_bytes: int) -
         if over and piece.end is not None:
             # What begins in another piece is that one's.
             count = int(np.searchsorted(edges[:-1], piece.end - at))
-            split = Split(edges[: count + 1], None if split.remarks is None else split.remarks[:count])
+            split = replace(
+                split, edges=edges[: count + 1], remarks=None if split.remarks is None else split.remarks[:count]
+            )
         used = int(split.edges[-1])
         if used:
             yield data[:used], at, split
@@ -333,4 +337,4 @@ def shown(record: bytes) -> str:
 
 def count_lines(data: bytes) -> int:
     """How many line ends there are."""
-    return len(line_ends(data))
+    return data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")

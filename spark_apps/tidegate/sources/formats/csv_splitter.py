@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +35,7 @@ class CsvSplitter:
         """The records that are whole. **Cost**: a few ns a byte where quotes enclose whole cells, else that of regular
         expressions."""
         if not self._quote or self._quote not in data:
-            return self._with_remarks(data, LineSplitter().split(data, final).edges)
+            return replace(self._with_remarks(data, LineSplitter().split(data, final).edges), single=True)
         edges = self._by_parity(data, final)
         if edges is not None:
             return self._with_remarks(data, edges)
