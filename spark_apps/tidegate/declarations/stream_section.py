@@ -408,6 +408,9 @@ def column_type(text: str) -> ColumnType:
     """A converter that takes the types of columns."""
     word = text.strip()
     kind = read_type(word)
+    if kind is None and re.fullmatch(r"decimal\(\s*[0-9]+", word):
+        message = f"{shown(word)} is cut off: within braces a comma ends a value"
+        raise UnreadableError(message, f"quotes around it: '{word}, 2)'")
     if kind is None:
         known = (*SIMPLE_TYPES, "decimal(10, 2)")
         expected = f"one of {', '.join(SIMPLE_TYPES)}, or decimal(p, s) of at most {MAX_PRECISION} digits"

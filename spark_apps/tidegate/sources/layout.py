@@ -34,11 +34,10 @@ class Layout:
 @lru_cache(maxsize=64)
 def layout_of(stream: Stream) -> Layout:
     """The layout that a stream declares."""
-    point = stream.csv.decimal if stream.format == "csv" else "."
     fields = tuple(
         Field(
             column,
-            value_format(column.type, column.format, column.zone, point),
+            value_format(column.type, column.format, column.zone, stream.csv.decimal),
             not column.nullable or column.name in stream.required,
         )
         for column in stream.columns

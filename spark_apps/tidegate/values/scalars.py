@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from datetime import date
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 
@@ -318,5 +319,10 @@ def _with_scale(whole: pa.Array, scale: int) -> pa.Array:
     return pa.Array.from_buffers(pa.decimal128(38, scale), len(whole), whole.buffers(), offset=whole.offset)
 
 
-SCALARS = {one.kind: one for one in (String, Integer, Double, Boolean)}
-"""Type → how its values are read, where there is one way."""
+SCALARS: dict[ColumnType, Callable[[str], ValueFormat]] = {
+    "string": lambda point: String(),
+    "integer": Integer,
+    "double": Double,
+    "boolean": lambda point: Boolean(),
+}
+"""Type → how its values are read, given the sign before fractions, where there is one way."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 
@@ -316,6 +316,17 @@ def _days_within(days: pa.Array) -> pa.Array | None:
     return days if within else None
 
 
+def _epoch(unit_ns: int) -> MadeTimeFormat:
+    return lambda kind, zone, point: Epoch(kind, zone, unit_ns, point)
+
+
+MadeTimeFormat = Callable[[ColumnType, str, str], TimeFormat]
+"""Makes a format of times for a type, a zone, and the sign before fractions."""
 ISO = "iso"
 EPOCHS_NS = {"epoch_s": 10**9, "epoch_ms": 10**6, "epoch_us": 10**3, "epoch_ns": 1}
 """Format → nanoseconds of its unit."""
+TIME_FORMATS: dict[str, MadeTimeFormat] = {
+    ISO: lambda kind, zone, point: Iso(kind, zone),
+    **{name: _epoch(unit_ns) for name, unit_ns in EPOCHS_NS.items()},
+}
+"""The formats of times that have a name; what is no name is a pattern."""

@@ -58,7 +58,7 @@ class DocumentSplitter:
         if final and edges[-1] != len(data):
             edges.append(len(data))
             separated.append(False)
-        return DocumentSplit(np.array(edges, np.int64), None, np.array(separated, dtype=bool))
+        return DocumentSplit(np.array(edges, np.int64), separated=np.array(separated, dtype=bool))
 
     def _edges(
         self, text: npt.NDArray[np.uint8], places: Sequence[int], depths: Sequence[int], steps: Sequence[int]
