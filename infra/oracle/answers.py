@@ -134,9 +134,7 @@ def aggregate_sql(query: Query, folder: Path) -> str:
         for alias, column in others:
             on_keys.append(f"{quoted(first_alias)}.{quoted(first_column)} = {quoted(alias)}.{quoted(column)}")
     # An id is kept as text, whatever it was declared as.
-    groups = [
-        f"CAST({quoted(g.alias)}.{quoted(g.column)} AS {duck_type(g.type)}) AS {g.slot}" for g in query.group_by
-    ]
+    groups = [f"CAST({quoted(g.alias)}.{quoted(g.column)} AS {duck_type(g.type)}) AS {g.slot}" for g in query.group_by]
     totals, slots = [], []
     for a in query.aggregates:
         argument = "*" if a.expression is None else f"{quoted(a.alias or '')}.{a.slot}_value"

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from infra.oracle.answers import check_accuracy, check_answers, check_truth
-
 from tests.command import run_stages, tidegate
+
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Pipeline
 from tidegate.store.intervals import intervals_between
@@ -95,7 +95,9 @@ def money(folder: Path, memory: str) -> tuple[Pipeline, Warehouse]:
             if stream == "sales":
                 columns["rate"] = [random.choice([0, 700, 1900]) for _ in at]
             pq.write_table(pa.table(columns), home / "feed" / f"{stream}-2026-01-05T0{hour}.parquet")
-    (home / "pipeline.yml").write_text(PIPELINE.format(memory=memory, amount="integer", rate="integer", order="integer"))
+    (home / "pipeline.yml").write_text(
+        PIPELINE.format(memory=memory, amount="integer", rate="integer", order="integer")
+    )
     for name, text in QUERIES.items():
         (home / "queries" / f"{name}.sql").write_text(text)
     run_stages(home, folder / "wh", START, END, ["ingest"])
