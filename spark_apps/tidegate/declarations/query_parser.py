@@ -134,9 +134,9 @@ def _report_syntax(error: ParseError, tokens: list[Token], report: Report, colum
     place = (detail.get("line"), detail.get("col"))
     index = next((i for i, token in enumerate(tokens) if (token.line, token.col) == place), 0)
     token, description = tokens[index], str(detail.get("description") or "")
-    for place in range(index, max(index - 3, -1), -1):
-        word = tokens[place]
-        if word.text.lower() in columns and _stands_for_a_column(tokens, place):
+    for before in range(index, max(index - 3, -1), -1):
+        word = tokens[before]
+        if word.text.lower() in columns and _stands_for_a_column(tokens, before):
             message = f"'{word.text}' is a word of SQL and cannot stand here as a column's bare name"
             report.add(word.start, message, f"`{word.text}`, in backticks")
             return

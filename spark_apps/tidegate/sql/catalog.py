@@ -184,7 +184,10 @@ _FUNCTIONS = {
         f"(system) AS CASE WHEN system THEN ['pg_catalog', '{MARTS}', '{TABLES}'] ELSE ['{MARTS}', '{TABLES}'] END"
     ],
     "current_user": [f"() AS '{USER}'"],
-    "format_type": [f"(o, m) AS CASE o {_CASES} WHEN NULL THEN NULL ELSE '???' END"],
+    "format_type": [
+        "(o, m) AS CASE WHEN o = 1700 AND m >= 4 THEN format('numeric({},{})', (m - 4) >> 16, (m - 4) & 65535) "
+        f"ELSE CASE o {_CASES} WHEN NULL THEN NULL ELSE '???' END END"
+    ],
     "inet_server_addr": ["() AS NULL::VARCHAR"],
     "inet_server_port": ["() AS NULL::INTEGER"],
     "obj_description": [
@@ -366,8 +369,9 @@ def _info_rows(database: str, relations: Sequence[Relation]) -> dict[str, list[d
             kind, digits = type_of(column.type).type, type_of(column.type).digits
             row = {**where, "column_name": column.name, "ordinal_position": number, "is_nullable": "YES"}
             row |= {"data_type": kind.name, "udt_catalog": database, "udt_schema": "pg_catalog"}
-            if digits:
-                row |= {"numeric_precision": digits[0], "numeric_scale": digits[1], "numeric_precision_radix": 10}
+            precision, scale = digits or (None, None)
+            row |= {"numeric_precision": precision, "numeric_scale": scale}
+            row |= {"numeric_precision_radix": 10 if digits else None}
             columns.append({**row, "udt_name": _short(kind.oid), "is_identity": "NO", "is_updatable": "NO"})
     return {
         "columns": columns,

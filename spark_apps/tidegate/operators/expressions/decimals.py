@@ -2,7 +2,7 @@
 
 Values are whole numbers over a power of ten, and results are rounded once, HALF_UP, to the digits that the language
 gives them (``declarations.decimals``). Sums and products of fewer than 38 digits are computed by Arrow; everything else
-row by row by Python's integers. **Cost**: 1 to 2 µs a row there.
+row by row by Python's integers. **Cost**: 2 to 4 µs a row there, and 10 to read doubles and texts.
 """
 
 from __future__ import annotations
