@@ -163,6 +163,8 @@ def contents(pipeline: Pipeline, root: Path) -> dict[tuple[str, str], list[str]]
             rows = warehouse.read_arrow(table, [label]).to_pylist()
             if table == "source_files":
                 rows = [{**row, "path": Path(row["path"]).name, "modified": None} for row in rows]
+            if table == "quarantine":
+                rows = [{**row, "source": Path(row["source"]).name} for row in rows]
             found[table, label] = [repr(row) for row in rows]
     return found
 

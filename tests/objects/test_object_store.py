@@ -18,8 +18,9 @@ from tidegate.declarations.models import Column, Stream
 from tidegate.declarations.tables import common_schema
 from tidegate.engine.context import RunContext
 from tidegate.live.intake import Intake
-from tidegate.sources.blocks import BrokenFileError, lines_at, read_lines
-from tidegate.sources.files import Piece, cut, expected_files
+from tidegate.sources.files import BrokenFileError, Piece, expected_files
+from tidegate.sources.source import source_of
+from tidegate.sources.text import LineSplitter, read_blocks
 from tidegate.store.delta import DeltaLog
 from tidegate.store.intervals import Interval, interval_at
 from tidegate.store.places import ObjectPath, link, move, octets, place, remove_tree
@@ -177,10 +178,12 @@ def test_text_is_read_as_locally(bucket: ObjectPath, tmp_path: Path, packing: st
         file.write_bytes(bytes(memoryview(packed(text))) if packing else text)
         stream = a_stream(str(file))
         (listed,) = next(expected_files(stream, START, START)).files
-        pieces = cut(stream, listed, 9_000)
+        source = source_of(stream)
+        pieces = source.pieces(listed, 9_000)
         assert len(pieces) == (1 if packing else -(-len(text) // 9_000))
-        found.append([list(read_lines(piece, 1 << 12)) for piece in pieces])
-        assert lines_at(listed, [0, text.index(b'{"id": "77"')])[1] == text.splitlines()[77].decode()
+        parts = [read_blocks(piece, LineSplitter(), block_bytes=1 << 12) for piece in pieces]
+        found.append([[(part.offset, part.data) for part in own] for own in parts])
+        assert source.texts_at(listed, [0, text.index(b'{"id": "77"')])[1] == text.splitlines()[77].decode()
     assert found[0] == found[1] and b"".join(data for own in found[1] for _, data in own) == text
 
 
@@ -205,11 +208,11 @@ def test_a_store_that_cannot_be_asked_stops_the_run(bucket: ObjectPath, monkeypa
     (listed,) = next(expected_files(stream, START, START)).files
     file.unlink()
     with pytest.raises(BrokenFileError):  # gone: that is about the file
-        list(read_lines(Piece(stream, listed)))
+        list(read_blocks(Piece(stream, listed), LineSplitter()))
     told = OSError("When reading information for key 'x': AWS Error NETWORK_CONNECTION during HeadObject operation")
-    monkeypatch.setattr("tidegate.sources.blocks.opened", lambda _: (_ for _ in ()).throw(told))
+    monkeypatch.setattr("tidegate.sources.text.opened_text", lambda *_: (_ for _ in ()).throw(told))
     with pytest.raises(UserError, match=r"s3://.*/outage.jsonl could not be read: .*NETWORK_CONNECTION"):
-        list(read_lines(Piece(stream, listed)))
+        list(read_blocks(Piece(stream, listed), LineSplitter()))
 
 
 def test_a_process_that_has_used_the_store_ends_cleanly(bucket: ObjectPath) -> None:

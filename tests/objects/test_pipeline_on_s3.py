@@ -36,7 +36,11 @@ from tidegate.store.warehouse import Warehouse
 FROM, TO = datetime(2026, 1, 5, 8, tzinfo=UTC), datetime(2026, 1, 5, 10, tzinfo=UTC)
 SQL = "SELECT country, COUNT(*) FROM orders GROUP BY country"
 # What they say differs, as do the places: when it ran and how long, what the file is called and when it was written.
-OF_THE_RUN = {"run_metrics": {"started_at", "seconds", "peak_process_bytes"}, "source_files": {"path", "modified"}}
+OF_THE_RUN = {
+    "run_metrics": {"started_at", "seconds", "peak_process_bytes"},
+    "source_files": {"path", "modified"},
+    "quarantine": {"source"},
+}
 
 
 @dataclass(frozen=True)

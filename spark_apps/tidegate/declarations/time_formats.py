@@ -7,9 +7,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from tidegate.declarations.positions import Misspelt
 from tidegate.declarations.units import UnreadableError, shown
+from tidegate.values.times import EPOCHS_NS, ISO, TIME_FORMATS
 
-ISO = "iso"
-EPOCH_UNITS_US = {"epoch_s": 1_000_000, "epoch_ms": 1000, "epoch_us": 1, "epoch_ns": 0}
+__all__ = ["EPOCH_UNITS_US", "ISO", "read_time_format", "read_zone"]
+
+EPOCH_UNITS_US = {name: unit_ns // 1000 for name, unit_ns in EPOCHS_NS.items()}
 """Format → microseconds of its unit; 0: the unit is a thousandth of one."""
 DIRECTIVES = "YymdjHIMSfpaAbBzZ%"
 _DATE_OF_A_YEAR = ({"m", "b", "B"}, {"d"})
@@ -22,11 +24,11 @@ def read_time_format(text: str) -> str:
         UnreadableError: it is none, or does not say which day is meant.
     """
     word = text.strip()
-    expected = f"{ISO}, {', '.join(EPOCH_UNITS_US)}, or a pattern such as '%d.%m.%Y %H:%M:%S'"
+    expected = f"{', '.join(TIME_FORMATS)}, or a pattern such as '%d.%m.%Y %H:%M:%S'"
     if "%" not in word:
-        if word in (ISO, *EPOCH_UNITS_US):
+        if word in TIME_FORMATS:
             return word
-        raise UnreadableError(f"{shown(word)} is no format of a time", expected, Misspelt(word, [ISO, *EPOCH_UNITS_US]))
+        raise UnreadableError(f"{shown(word)} is no format of a time", expected, Misspelt(word, list(TIME_FORMATS)))
     directives = re.findall(r"%(.?)", word, re.DOTALL)
     unknown = [d for d in directives if not d or d not in DIRECTIVES]
     if unknown:

@@ -226,7 +226,7 @@ class DecimalNumber(_WithPoint):
         rounded = value.quantize(self._step, context=EXACT)
         if rounded != value:
             raise NotOfTypeError
-        return rounded + 0 if rounded else abs(rounded)
+        return rounded if rounded else rounded.copy_abs()
 
     def texts(self, column: pa.Array) -> pa.Array | None:
         """Digits, signs and points alone."""

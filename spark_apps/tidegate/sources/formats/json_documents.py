@@ -134,7 +134,7 @@ def _elements(data: bytes, split: DocumentSplit, offset: int, first_line: int) -
     """The elements, without what is between them, and how many brackets and commas that is."""
     starts, texts = [], []
     edges = split.edges.tolist()
-    for start, end, separated in zip(edges, edges[1:], split.separated.tolist(), strict=True):
+    for start, end, separated in zip(edges[:-1], edges[1:], split.separated.tolist(), strict=True):
         text = data[start : end - separated]
         inside = text.strip(_BLANKS)
         if inside:
