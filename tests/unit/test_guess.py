@@ -275,11 +275,13 @@ def test_an_outlier_moves_neither_the_range_nor_the_limits() -> None:
     assert late.most_s == 5 and late.share == 1
 
 
-def test_the_range_ends_when_the_last_window_is_final() -> None:
+def test_the_range_ends_with_the_data_once_its_last_windows_are_answered() -> None:
     late = Lateness(300, 4000, 0, 0.5)
-    clock = clock_of([(NOON, NOON + 1800 * US)], [None], [late])
-    assert (clock.interval_s, clock.horizon_s) == (3600, 7200)
-    assert (clock.from_s, clock.to_s) == (NOON // US, NOON // US + 3600 + 7200 + 3600)
+    clock = clock_of([(NOON, NOON + 17_900 * US)], [None], [late])
+    assert (clock.interval_s, clock.horizon_s, clock.slack_s) == (3600, 7200, 300)
+    assert (clock.from_s, clock.to_s) == (NOON // US, NOON // US + 5 * 3600)
+    waits = clock_of([(NOON, NOON + 300 * US)], [None], [Lateness(290, 300, 0, 0.5)])
+    assert (waits.interval_s, waits.slack_s, waits.to_s) == (300, 290, NOON // US + 600)
     assert limits_s(late, clock) == (60, 86_400)
 
 

@@ -33,9 +33,9 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,
 _KEPT_AS_TEXT = frozenset(("zip", "zipcode", "postcode", "plz", "phone", "code"))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Seen:
-    """One column as it was seen: its values in the sample's order, and what they are.
+    """One column as it was seen: its values in the sample's order, and what they are. Equal to itself alone.
 
     ``seen``: the guess in words, for a comment. ``unfit``: how many values are not of the type. ``zone``: of local
     times.
