@@ -140,6 +140,7 @@ def test_a_text_of_digits_in_json_is_a_text_if_it_is_an_id() -> None:
         ("a|b\nx|1\ny|2\n", CsvDialect(delimiter="|")),
         ("# made by a machine\na,b\n1,2\n", CsvDialect(comment="#")),
         ("a,b\n'x,y',1\n'z',2\n", CsvDialect(quote="'")),
+        ('0\tsay "hi"\n1\t"\n2\tno\n3\t"\n', CsvDialect(delimiter="\t", header=False, quote="")),
         ('a,b\n"x\ny",1\n"z",2\n', CsvDialect()),
         ("a,b,c\nx,y,z\nx,w,z\n", CsvDialect()),
         ("x,y,z\nx,w,z\nx,y,q\n", CsvDialect(header=False)),

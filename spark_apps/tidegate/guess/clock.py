@@ -95,7 +95,7 @@ def clock_of(spans: Sequence[tuple[int, int]], units_s: Sequence[int | None], la
     typical_s = max((one.typical_s for one in late if one.share >= LATE_SHARE), default=0.0)
     slack_s = min(math.ceil(typical_s / tick_s) * tick_s, horizon_s)
     from_s = first_s // interval_s * interval_s
-    # Windows that end later would be empty: the range ends with the data, unless its windows were not yet answered then.
+    # Windows that end later would be empty: the range ends with the data, unless none would be answered by then.
     wait_s = slack_s if 2 * slack_s > last_s - first_s else 0
     to_s = ((last_s + wait_s) // interval_s + 1) * interval_s
     cut = (to_s - from_s) // interval_s > _MOST_INTERVALS

@@ -197,7 +197,8 @@ def column_of(
     named = column.words
     # A column without a name may be anything: if its numbers rise as times do, they are such.
     speaks = bool(named & words.TIMES) if named else _rises(present)
-    otherwise = bool(named & (words.IDS | words.MONEY | words.PLACES)) and not named & (words.TIMES - {"t", "at"})
+    otherwise = str(path[-1]).startswith("$number") and "$date" not in path
+    otherwise |= bool(named & (words.IDS | words.MONEY | words.PLACES)) and not named & (words.TIMES - {"t", "at"})
     plain = [v.replace(",", ".") if decimal == "," and _is_cell(v) and "." not in v else v for v in present]
     times = None if all(isinstance(v, bool) for v in present) else time_format(plain, speaks, otherwise)
     if times is not None:

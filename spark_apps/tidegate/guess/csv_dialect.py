@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -90,8 +90,14 @@ def cells(text: str, dialect: CsvDialect, most: int | None = None) -> list[list[
     if dialect.comment:
         lines = [line for line in lines if not line.startswith(dialect.comment)]
     csv.field_size_limit(1 << 26)
-    rows = csv.reader(lines, delimiter=dialect.delimiter, quotechar=dialect.quote)
+    rows = _read(lines, dialect.delimiter, dialect.quote)
     return list(islice((row for row in rows if row and any(cell.strip() for cell in row)), most))
+
+
+def _read(lines: Sequence[str], delimiter: str, quote: str) -> Iterator[list[str]]:
+    if not quote:
+        return csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE)
+    return csv.reader(lines, delimiter=delimiter, quotechar=quote)
 
 
 def _comment(text: str) -> str:
@@ -101,16 +107,29 @@ def _comment(text: str) -> str:
 
 
 def _quote(lines: Sequence[str]) -> str:
-    """The sign around cells: `'` where cells stand in it and none in `"`."""
-    if any('"' in line for line in lines[:1000]):
-        return '"'
+    """The sign around cells: `'` where cells stand in it and none in `"`; none where `"` is a sign like others."""
+    marked = [line for line in lines[:1000] if '"' in line]
+    if marked:
+        return "" if sum(map(_is_badly_quoted, marked)) > len(marked) / 2 else '"'
     single = re.compile(r"(^|[,;\t|])'[^']*'($|[,;\t|])")
     return "'" if sum(bool(single.search(line)) for line in lines[:1000]) > len(lines[:1000]) * 0.5 else '"'
 
 
+def _is_badly_quoted(line: str) -> bool:
+    """Whether a line is no CSV with `"` around cells, though it has signs enough for it."""
+    for delimiter in (sign for sign in DELIMITERS if sign in line):
+        parts = line.split(delimiter)
+        for number, part in enumerate(parts):
+            if part.startswith('"') and not any(
+                re.search('(?<!")"("")*$', rest) for rest in [part[1:], *parts[number + 1 :]]
+            ):
+                return True
+    return False
+
+
 def _evenness(lines: Sequence[str], delimiter: str, quote: str) -> tuple[float, int]:
     """The share of lines that have as many cells as most have, and how many that is; (0, 1) if it is one."""
-    rows = [row for row in csv.reader(lines[:200], delimiter=delimiter, quotechar=quote) if row]
+    rows = [row for row in _read(lines[:200], delimiter, quote) if row]
     widths = Counter(map(len, rows))
     width, often = widths.most_common(1)[0]
     return (often / len(rows), width) if width > 1 else (0.0, 1)

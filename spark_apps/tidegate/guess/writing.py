@@ -243,7 +243,7 @@ def _dialect(csv: CsvDialect) -> str:
         parts.append(f"delimiter: {'tab' if csv.delimiter == chr(9) else yaml_text(csv.delimiter)}")
     parts += ["header: false"] if not csv.header else []
     parts += [
-        f"{key}: {yaml_text(getattr(csv, key))}"
+        f"{key}: {yaml_text(getattr(csv, key) or 'none')}"
         for key in ("decimal", "quote", "encoding", "comment")
         if getattr(csv, key) != getattr(usual, key)
     ]
