@@ -14,7 +14,7 @@ from tidegate.guess.clock import Lateness, clock_of, lateness_of, limits_s, rate
 from tidegate.guess.columns import Seen, column_of, schema_of
 from tidegate.guess.csv_dialect import cells, decoded, dialect_of
 from tidegate.guess.file_patterns import Place, pattern_of
-from tidegate.guess.records import Number, sample_of
+from tidegate.guess.records import FileSample, Number, sample_of
 from tidegate.guess.roles import identity_of, times_of
 from tidegate.guess.sampling import read_sample
 from tidegate.guess.written_times import time_format, time_reader
@@ -170,6 +170,14 @@ def test_nulls_are_words_among_numbers(tmp_path: Path) -> None:
     schema = schema_of(sample_of([file]), file.csv, {})
     assert schema.nulls == ("NA", "-", "\\N")
     assert [c.type for c in schema.columns] == ["integer", "string", "string"]
+
+
+def test_of_two_shapes_the_usual_one_is_declared() -> None:
+    rows = [{"at": {"$date": "2026-01-05"}, "e": [{"x": n}]} for n in range(9)]
+    odd: list[dict[str, Any]] = [{"at": {"$date": {"$numberLong": Number("1767600000000")}}, "e": ["a", "b"]}]
+    schema = schema_of(sample_of([FileSample(Path("a"), "jsonl", [*rows, *odd])]), None, {})
+    assert [c.shown for c in schema.columns] == ["at.$date", "e[0].x"]
+    assert set(schema.left_out) == {("at", "$date", "$numberLong"), ("e",)}
 
 
 def test_a_zone_is_that_by_which_local_times_agree_with_others() -> None:

@@ -26,6 +26,7 @@ _SMALL = 200
 """In so few records a constant may be one by chance."""
 _FEW_COLUMNS = 8
 _LONG_TEXT = 60
+_TWO_SHAPES = "an object or a list in some records, not in others"
 _MONEY_SCALE = 4
 _LARGEST = 2**63
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
@@ -104,12 +105,14 @@ def schema_of(sample: Sample, csv: CsvDialect | None, declared: Mapping[Steps, C
     if csv is not None:
         columns, nulls = _without_nulls(columns)
     seen: list[Seen] = []
-    left_out: dict[Steps, str] = {}
+    left_out: dict[Steps, str] = {path: _TWO_SHAPES for path in _of_two_shapes(columns)}
     for path, values in columns.items():
+        if path in left_out:
+            continue
         present = [value for value in values if value is not None]
-        reason = (
-            _why_not(present, sample.count) if can_be_written(path, csv) else "a name that pipeline.yml cannot have"
-        )
+        reason = _why_not(present, sample.count)
+        if not can_be_written(path, csv):
+            reason = "a name that pipeline.yml cannot have"
         if reason:
             left_out[path] = reason
             continue
@@ -120,6 +123,21 @@ def schema_of(sample: Sample, csv: CsvDialect | None, declared: Mapping[Steps, C
         else:
             seen.append(column)
     return Schema(tuple(seen), left_out, nulls)
+
+
+def _of_two_shapes(columns: Mapping[Steps, Sequence[Any]]) -> set[Steps]:
+    """The paths that lead through values which are no objects or lists in other records, or are seldom such.
+
+    A field of a value that is no object is of the wrong type, so of the two shapes one can be declared: the usual one.
+    """
+    counts = {path: sum(value is not None for value in values) for path, values in columns.items()}
+    seldom: set[Steps] = set()
+    for path in columns:
+        for length in range(1, len(path)):
+            if path[:length] in columns:
+                below = max(n for other, n in counts.items() if other[:length] == path[:length] and len(other) > length)
+                seldom.add(path if counts[path[:length]] >= below else path[:length])
+    return seldom
 
 
 def can_be_written(path: Steps, csv: CsvDialect | None) -> bool:

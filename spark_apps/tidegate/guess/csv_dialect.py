@@ -20,6 +20,8 @@ _MOST_TEXT = 1 << 18
 _BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 _PLAIN = re.compile(r"[+-]?[0-9]*\.?[0-9]+([eE][+-]?[0-9]+)?", re.ASCII)
 _COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+", re.ASCII)
+_OPENED = re.compile(r'(?:^|[,;\t|])"')
+_CLOSED = re.compile(r'(?:^|[,;\t|])"(?:[^"]|"")*"(?:$|[,;\t|])')
 _TYPED = re.compile(r"[+-]?[0-9][0-9.,:/+\-T Z]*|true|false|-", re.ASCII | re.IGNORECASE)
 
 
@@ -66,8 +68,9 @@ def dialect_of(text: str, encoding: str) -> CsvDialect | None:
     lines = [line for line in text.splitlines() if line.strip(" \t") and not (comment and line.startswith(comment))]
     if not lines:
         return None
-    quote = _quote(lines)
-    best = max(DELIMITERS, key=lambda sign: _evenness(lines, sign, quote))
+    best, quote = max(
+        ((sign, quote) for quote in _quotes(lines) for sign in DELIMITERS), key=lambda pair: _evenness(lines, *pair)
+    )
     if _evenness(lines, best, quote)[0] < 0.8:
         return None
     rows = cells(text, CsvDialect(delimiter=best, quote=quote, comment=comment))
@@ -106,25 +109,15 @@ def _comment(text: str) -> str:
     return "#" if marked and len(marked) < max(len(lines) * 0.5, 2) else ""
 
 
-def _quote(lines: Sequence[str]) -> str:
-    """The sign around cells: `'` where cells stand in it and none in `"`; none where `"` is a sign like others."""
+def _quotes(lines: Sequence[str]) -> tuple[str, ...]:
+    """The signs that may stand around cells, the likelier first; empty: none does."""
     marked = [line for line in lines[:1000] if '"' in line]
     if marked:
-        return "" if sum(map(_is_badly_quoted, marked)) > len(marked) / 2 else '"'
+        opened = [line for line in marked if _OPENED.search(line)]
+        closed = sum(bool(_CLOSED.search(line)) for line in opened)
+        return ('"', "") if closed >= len(opened) - closed else ("", '"')
     single = re.compile(r"(^|[,;\t|])'[^']*'($|[,;\t|])")
-    return "'" if sum(bool(single.search(line)) for line in lines[:1000]) > len(lines[:1000]) * 0.5 else '"'
-
-
-def _is_badly_quoted(line: str) -> bool:
-    """Whether a line is no CSV with `"` around cells, though it has signs enough for it."""
-    for delimiter in (sign for sign in DELIMITERS if sign in line):
-        parts = line.split(delimiter)
-        for number, part in enumerate(parts):
-            if part.startswith('"') and not any(
-                re.search('(?<!")"("")*$', rest) for rest in [part[1:], *parts[number + 1 :]]
-            ):
-                return True
-    return False
+    return ("'",) if sum(bool(single.search(line)) for line in lines[:1000]) > len(lines[:1000]) * 0.5 else ('"',)
 
 
 def _evenness(lines: Sequence[str], delimiter: str, quote: str) -> tuple[float, int]:
