@@ -14,7 +14,7 @@ from tidegate.guess.clock import Lateness, clock_of, lateness_of, limits_s, rate
 from tidegate.guess.columns import Seen, column_of, schema_of
 from tidegate.guess.csv_dialect import cells, decoded, dialect_of
 from tidegate.guess.file_patterns import Place, pattern_of
-from tidegate.guess.records import Number, sample_of
+from tidegate.guess.records import FileSample, Number, sample_of
 from tidegate.guess.roles import identity_of, times_of
 from tidegate.guess.sampling import read_sample
 from tidegate.guess.written_times import time_format, time_reader
@@ -140,6 +140,7 @@ def test_a_text_of_digits_in_json_is_a_text_if_it_is_an_id() -> None:
         ("a|b\nx|1\ny|2\n", CsvDialect(delimiter="|")),
         ("# made by a machine\na,b\n1,2\n", CsvDialect(comment="#")),
         ("a,b\n'x,y',1\n'z',2\n", CsvDialect(quote="'")),
+        ('0\tsay "hi"\n1\t"\n2\tno\n3\t"\n', CsvDialect(delimiter="\t", header=False, quote="")),
         ('a,b\n"x\ny",1\n"z",2\n', CsvDialect()),
         ("a,b,c\nx,y,z\nx,w,z\n", CsvDialect()),
         ("x,y,z\nx,w,z\nx,y,q\n", CsvDialect(header=False)),
@@ -169,6 +170,14 @@ def test_nulls_are_words_among_numbers(tmp_path: Path) -> None:
     schema = schema_of(sample_of([file]), file.csv, {})
     assert schema.nulls == ("NA", "-", "\\N")
     assert [c.type for c in schema.columns] == ["integer", "string", "string"]
+
+
+def test_of_two_shapes_the_usual_one_is_declared() -> None:
+    rows = [{"at": {"$date": "2026-01-05"}, "e": [{"x": n}]} for n in range(9)]
+    odd: list[dict[str, Any]] = [{"at": {"$date": {"$numberLong": Number("1767600000000")}}, "e": ["a", "b"]}]
+    schema = schema_of(sample_of([FileSample(Path("a"), "jsonl", [*rows, *odd])]), None, {})
+    assert [c.shown for c in schema.columns] == ["at.$date", "e[0].x"]
+    assert set(schema.left_out) == {("at", "$date", "$numberLong"), ("e",)}
 
 
 def test_a_zone_is_that_by_which_local_times_agree_with_others() -> None:
@@ -275,11 +284,13 @@ def test_an_outlier_moves_neither_the_range_nor_the_limits() -> None:
     assert late.most_s == 5 and late.share == 1
 
 
-def test_the_range_ends_when_the_last_window_is_final() -> None:
+def test_the_range_ends_with_the_data_once_its_last_windows_are_answered() -> None:
     late = Lateness(300, 4000, 0, 0.5)
-    clock = clock_of([(NOON, NOON + 1800 * US)], [None], [late])
-    assert (clock.interval_s, clock.horizon_s) == (3600, 7200)
-    assert (clock.from_s, clock.to_s) == (NOON // US, NOON // US + 3600 + 7200 + 3600)
+    clock = clock_of([(NOON, NOON + 17_900 * US)], [None], [late])
+    assert (clock.interval_s, clock.horizon_s, clock.slack_s) == (3600, 7200, 300)
+    assert (clock.from_s, clock.to_s) == (NOON // US, NOON // US + 5 * 3600)
+    waits = clock_of([(NOON, NOON + 300 * US)], [None], [Lateness(290, 300, 0, 0.5)])
+    assert (waits.interval_s, waits.slack_s, waits.to_s) == (300, 290, NOON // US + 600)
     assert limits_s(late, clock) == (60, 86_400)
 
 

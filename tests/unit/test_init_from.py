@@ -111,15 +111,13 @@ def test_the_same_files_give_the_same_proposal(name: str, tmp_path: Path) -> Non
     assert texts[0] == texts[1]
 
 
-def test_the_last_line_runs_until_the_last_window_is_answered(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_last_line_runs_all_that_arrived_to_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "landing").mkdir()
     FILES["hourly"].make(tmp_path / "landing")
     pipeline = proposed(tmp_path / "mine", tmp_path / "landing")
     said = capsys.readouterr().out
     arguments = _parser().parse_args(shlex.split(said.splitlines()[-1])[1:])
-    assert (arguments.start, arguments.end) == (instant("2026-01-05T08"), instant("2026-01-05T13"))
+    assert (arguments.start, arguments.end) == (instant("2026-01-05T08"), instant("2026-01-05T11"))
     assert arguments.stage == ["answers"] and arguments.warehouse == str(tmp_path / "mine" / "warehouse")
     assert pipeline.interval_s == 3600 and pipeline.start == arguments.start
     for name in ("pipeline.yml", "README.md", "dags/mine.py"):
@@ -186,6 +184,15 @@ def test_a_hundred_files_are_one_stream(tmp_path: Path) -> None:
         put(tmp_path, f"in/f{n}.jsonl", jsonl({"id": 100 * n + m, "ts": 1767600000 + 100 * n + m} for m in range(100)))
     (stream,) = proposed(tmp_path / "mine", tmp_path / "in").streams
     assert stream.path.endswith("/in/*.jsonl") and stream.rate == pytest.approx(1, rel=0.1)
+
+
+def test_days_without_their_times_are_said(tmp_path: Path) -> None:
+    rows = [(n, at(n * 3600).strftime("%d.%m.%Y"), at(n * 3600).strftime("%H:%M"), n % 7) for n in range(90)]
+    put(tmp_path, "log.csv", csv([("nr", "date", "clock", "v"), *rows]))
+    (stream,) = proposed(tmp_path / "mine", tmp_path / "log.csv").streams
+    assert stream.column("date").type == "timestamp"
+    text = (tmp_path / "mine" / "pipeline.yml").read_text(encoding="utf-8")
+    assert "days only" in text and "the time of day in clock cannot be joined" in text
 
 
 def test_a_stream_of_very_many_fields_declares_the_fullest_ones(tmp_path: Path) -> None:

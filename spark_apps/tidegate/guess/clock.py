@@ -18,9 +18,12 @@ _MOST_INTERVALS = 2000
 _SPANS = (
     (2 * MINUTE, MINUTE, 1),
     (20 * MINUTE, 5 * MINUTE, 10),
+    (3 * HOUR, 10 * MINUTE, MINUTE),
     (14 * DAY, HOUR, MINUTE),
     (math.inf, DAY, 10 * MINUTE),
 )
+LATE_SHARE = 0.01
+"""A stream is late if so many of its records are."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +38,18 @@ class Lateness:
 
 @dataclass(frozen=True)
 class Clock:
-    """The pipeline's times, seconds; ``from_s``, ``to_s``: the range to run first, since 1970."""
+    """The pipeline's times, seconds.
+
+    ``slack_s``: how long answers with a promise wait at first. ``from_s``, ``to_s``: the range to run first, since
+    1970. ``cut``: whether it leaves out what is older.
+    """
 
     interval_s: int
     tick_s: int
     horizon_s: int
     from_s: int
     to_s: int
+    slack_s: int = 0
     cut: bool = False
 
 
@@ -84,10 +92,15 @@ def clock_of(spans: Sequence[tuple[int, int]], units_s: Sequence[int | None], la
     behind = max((1.5 * one.most_s for one in late), default=0.0)
     most = max(7 * DAY // interval_s, 1)
     horizon_s = interval_s * min(max(math.ceil(behind / interval_s), 1), most)
+    typical_s = max((one.typical_s for one in late if one.share >= LATE_SHARE), default=0.0)
+    slack_s = min(math.ceil(typical_s / tick_s) * tick_s, horizon_s)
     from_s = first_s // interval_s * interval_s
-    to_s = (last_s // interval_s + 1) * interval_s + horizon_s + interval_s
+    # Windows that end later would be empty: the range ends with the data, unless none would be answered by then.
+    wait_s = slack_s if 2 * slack_s > last_s - first_s else 0
+    to_s = ((last_s + wait_s) // interval_s + 1) * interval_s
     cut = (to_s - from_s) // interval_s > _MOST_INTERVALS
-    return Clock(interval_s, tick_s, horizon_s, to_s - _MOST_INTERVALS * interval_s if cut else from_s, to_s, cut)
+    from_s = to_s - _MOST_INTERVALS * interval_s if cut else from_s
+    return Clock(interval_s, tick_s, horizon_s, from_s, to_s, slack_s, cut)
 
 
 def limits_s(late: Lateness, clock: Clock) -> tuple[int, int]:
@@ -111,7 +124,7 @@ def window_s(span_s: float, rate: float, clock: Clock) -> tuple[int, int]:
     >>> window_s(2400, 1.0, Clock(3600, 60, 3600, 0, 7200))
     (300, 60)
     """
-    fitting = [s for s in NICE_S if s % clock.tick_s == 0 and s <= max(span_s / 4, clock.tick_s)] or [clock.tick_s]
+    fitting = [s for s in NICE_S if s % clock.tick_s == 0 and s <= max(span_s / 4, 10 * clock.tick_s)] or [clock.tick_s]
     most = DAY if clock.interval_s >= DAY else HOUR
     fitting = [s for s in fitting if s <= most] or fitting[:1]
     range_s = next((s for s in fitting if s * rate >= 200 and s * 20 >= span_s), fitting[-1])

@@ -26,6 +26,7 @@ _SMALL = 200
 """In so few records a constant may be one by chance."""
 _FEW_COLUMNS = 8
 _LONG_TEXT = 60
+_TWO_SHAPES = "an object or a list in some records, not in others"
 _MONEY_SCALE = 4
 _LARGEST = 2**63
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
@@ -33,9 +34,9 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,
 _KEPT_AS_TEXT = frozenset(("zip", "zipcode", "postcode", "plz", "phone", "code"))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Seen:
-    """One column as it was seen: its values in the sample's order, and what they are.
+    """One column as it was seen: its values in the sample's order, and what they are. Equal to itself alone.
 
     ``seen``: the guess in words, for a comment. ``unfit``: how many values are not of the type. ``zone``: of local
     times.
@@ -104,12 +105,14 @@ def schema_of(sample: Sample, csv: CsvDialect | None, declared: Mapping[Steps, C
     if csv is not None:
         columns, nulls = _without_nulls(columns)
     seen: list[Seen] = []
-    left_out: dict[Steps, str] = {}
+    left_out: dict[Steps, str] = {path: _TWO_SHAPES for path in _of_two_shapes(columns)}
     for path, values in columns.items():
+        if path in left_out:
+            continue
         present = [value for value in values if value is not None]
-        reason = (
-            _why_not(present, sample.count) if can_be_written(path, csv) else "a name that pipeline.yml cannot have"
-        )
+        reason = _why_not(present, sample.count)
+        if not can_be_written(path, csv):
+            reason = "a name that pipeline.yml cannot have"
         if reason:
             left_out[path] = reason
             continue
@@ -120,6 +123,21 @@ def schema_of(sample: Sample, csv: CsvDialect | None, declared: Mapping[Steps, C
         else:
             seen.append(column)
     return Schema(tuple(seen), left_out, nulls)
+
+
+def _of_two_shapes(columns: Mapping[Steps, Sequence[Any]]) -> set[Steps]:
+    """The paths that lead through values which are no objects or lists in other records, or are seldom such.
+
+    A field of a value that is no object is of the wrong type, so of the two shapes one can be declared: the usual one.
+    """
+    counts = {path: sum(value is not None for value in values) for path, values in columns.items()}
+    seldom: set[Steps] = set()
+    for path in columns:
+        for length in range(1, len(path)):
+            if path[:length] in columns:
+                below = max(n for other, n in counts.items() if other[:length] == path[:length] and len(other) > length)
+                seldom.add(path if counts[path[:length]] >= below else path[:length])
+    return seldom
 
 
 def can_be_written(path: Steps, csv: CsvDialect | None) -> bool:
@@ -197,7 +215,8 @@ def column_of(
     named = column.words
     # A column without a name may be anything: if its numbers rise as times do, they are such.
     speaks = bool(named & words.TIMES) if named else _rises(present)
-    otherwise = bool(named & (words.IDS | words.MONEY | words.PLACES)) and not named & (words.TIMES - {"t", "at"})
+    otherwise = str(path[-1]).startswith("$number") and "$date" not in path
+    otherwise |= bool(named & (words.IDS | words.MONEY | words.PLACES)) and not named & (words.TIMES - {"t", "at"})
     plain = [v.replace(",", ".") if decimal == "," and _is_cell(v) and "." not in v else v for v in present]
     times = None if all(isinstance(v, bool) for v in present) else time_format(plain, speaks, otherwise)
     if times is not None:

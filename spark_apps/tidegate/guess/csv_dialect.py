@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -20,6 +20,8 @@ _MOST_TEXT = 1 << 18
 _BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 _PLAIN = re.compile(r"[+-]?[0-9]*\.?[0-9]+([eE][+-]?[0-9]+)?", re.ASCII)
 _COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+", re.ASCII)
+_OPENED = re.compile(r'(?:^|[,;\t|])"')
+_CLOSED = re.compile(r'(?:^|[,;\t|])"(?:[^"]|"")*"(?:$|[,;\t|])')
 _TYPED = re.compile(r"[+-]?[0-9][0-9.,:/+\-T Z]*|true|false|-", re.ASCII | re.IGNORECASE)
 
 
@@ -66,8 +68,9 @@ def dialect_of(text: str, encoding: str) -> CsvDialect | None:
     lines = [line for line in text.splitlines() if line.strip(" \t") and not (comment and line.startswith(comment))]
     if not lines:
         return None
-    quote = _quote(lines)
-    best = max(DELIMITERS, key=lambda sign: _evenness(lines, sign, quote))
+    best, quote = max(
+        ((sign, quote) for quote in _quotes(lines) for sign in DELIMITERS), key=lambda pair: _evenness(lines, *pair)
+    )
     if _evenness(lines, best, quote)[0] < 0.8:
         return None
     rows = cells(text, CsvDialect(delimiter=best, quote=quote, comment=comment))
@@ -90,8 +93,14 @@ def cells(text: str, dialect: CsvDialect, most: int | None = None) -> list[list[
     if dialect.comment:
         lines = [line for line in lines if not line.startswith(dialect.comment)]
     csv.field_size_limit(1 << 26)
-    rows = csv.reader(lines, delimiter=dialect.delimiter, quotechar=dialect.quote)
+    rows = _read(lines, dialect.delimiter, dialect.quote)
     return list(islice((row for row in rows if row and any(cell.strip() for cell in row)), most))
+
+
+def _read(lines: Sequence[str], delimiter: str, quote: str) -> Iterator[list[str]]:
+    if not quote:
+        return csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE)
+    return csv.reader(lines, delimiter=delimiter, quotechar=quote)
 
 
 def _comment(text: str) -> str:
@@ -100,17 +109,20 @@ def _comment(text: str) -> str:
     return "#" if marked and len(marked) < max(len(lines) * 0.5, 2) else ""
 
 
-def _quote(lines: Sequence[str]) -> str:
-    """The sign around cells: `'` where cells stand in it and none in `"`."""
-    if any('"' in line for line in lines[:1000]):
-        return '"'
+def _quotes(lines: Sequence[str]) -> tuple[str, ...]:
+    """The signs that may stand around cells, the likelier first; empty: none does."""
+    marked = [line for line in lines[:1000] if '"' in line]
+    if marked:
+        opened = [line for line in marked if _OPENED.search(line)]
+        closed = sum(bool(_CLOSED.search(line)) for line in opened)
+        return ('"', "") if closed >= len(opened) - closed else ("", '"')
     single = re.compile(r"(^|[,;\t|])'[^']*'($|[,;\t|])")
-    return "'" if sum(bool(single.search(line)) for line in lines[:1000]) > len(lines[:1000]) * 0.5 else '"'
+    return ("'",) if sum(bool(single.search(line)) for line in lines[:1000]) > len(lines[:1000]) * 0.5 else ('"',)
 
 
 def _evenness(lines: Sequence[str], delimiter: str, quote: str) -> tuple[float, int]:
     """The share of lines that have as many cells as most have, and how many that is; (0, 1) if it is one."""
-    rows = [row for row in csv.reader(lines[:200], delimiter=delimiter, quotechar=quote) if row]
+    rows = [row for row in _read(lines[:200], delimiter, quote) if row]
     widths = Counter(map(len, rows))
     width, often = widths.most_common(1)[0]
     return (often / len(rows), width) if width > 1 else (0.0, 1)

@@ -9,12 +9,11 @@ from tidegate.declarations.names import ANSWER_COLUMNS, refusal
 from tidegate.declarations.types import is_decimal, is_number
 from tidegate.declarations.units import show_duration
 from tidegate.guess import words
-from tidegate.guess.clock import Clock, window_s
+from tidegate.guess.clock import LATE_SHARE, Clock, window_s
 from tidegate.guess.columns import Seen
 from tidegate.guess.proposal import StreamProposal
 
 _FEW = 50
-_LATE_SHARE = 0.01
 PROMISED_ERROR = "10%"
 
 
@@ -51,7 +50,7 @@ def _query(stream: StreamProposal, clock: Clock, number: Seen | None, group: See
             outputs.append(f"AVG({name}) AS {_alias('mean', name)}")
             title = f"Records and the mean {name}"
     positive = number is None or all(us >= 0 for us in _floats(number))
-    promises = stream.late.share >= _LATE_SHARE and positive and stream.times.event is not stream.times.arrival
+    promises = stream.late.share >= LATE_SHARE and positive and stream.times.event is not stream.times.arrival
     lines = [f"-- {title} of the last {show_duration(range_s)}{f' by {by}' if by else ''}.", "--"]
     if promises:
         lines += [
@@ -63,7 +62,7 @@ def _query(stream: StreamProposal, clock: Clock, number: Seen | None, group: See
             "-- Nothing is promised, so nothing is waited for: the answer is what was known when the window ended."
         ]
     lines += [f"SELECT {', '.join(outputs)}", f"FROM {stream.name} [RANGE {_upper(range_s)}]"]
-    lines += [f"GROUP BY {by}"] if by else []
+    lines.append(f"GROUP BY {by}" if by else "HAVING COUNT(*) > 0")
     lines.append((f"ERROR {PROMISED_ERROR} " if promises else "") + f"EVERY {_upper(slide_s)}")
     return FirstQuery(
         f"{stream.name[:40]}_by_{by.lower()}"[:63] if by else f"{stream.name[:50]}_count",
@@ -98,7 +97,8 @@ def _floats(column: Seen) -> list[float]:
 def _interest(column: Seen, stream: StreamProposal) -> float:
     """How much a number is worth knowing; 0: not at all."""
     named = column.words
-    if not is_number(column.type) or column in stream.identity.columns:
+    unable = not is_number(column.type) or refusal(stream.column(column), "alias") is not None
+    if unable or column in stream.identity.columns:
         return 0
     if named & (words.IDS | words.PLACES | words.PARTS | words.DEVICES) and not named & (words.MONEY | words.SUMS):
         return 0
@@ -120,7 +120,8 @@ def _group(stream: StreamProposal) -> Seen | None:
             continue
         if column.time is not None or not (column.type in ("string", "boolean") or coded):
             continue
-        if stream.column(column).lower() in ANSWER_COLUMNS:
+        name = stream.column(column)
+        if name.lower() in (*ANSWER_COLUMNS, "records") or refusal(name, "alias"):
             continue
         rank = {"string": 1, "integer": 2, "boolean": 3}[column.type] - 3 * bool(column.words & words.GROUPS)
         able.append((rank, len(column.path), -round(column.fill, 1), number, column))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -147,7 +148,7 @@ def _stream(kind: Kind, target: Path, others: Mapping[Path, Sequence[Path]], use
     records = kind.records
     rate = records / max((span[1] - span[0]) / 1e6, 1.0)
     remarks = [remark for file in kind.samples for remark in file.remarks] + list(pattern.remarks)
-    remarks += _remarks(schema.columns, times, span, arrivals)
+    remarks += _remarks(schema.columns, times, identity, span)
     return StreamProposal(
         stream_name(kind.files, kind.folder, target.name, used), kind, schema, names, times, identity, pattern,
         lateness_of(times.event.instants, times.arrival.instants), rate, round(records), span, zones.why,
@@ -178,22 +179,34 @@ def _spans(files: Sequence[FileSample], sample: Sample, arrival: Seen) -> dict[P
     return spans
 
 
-def _remarks(columns: Sequence[Seen], times: Times, span: tuple[int, int], arrivals: Sequence[int]) -> list[str]:
+def _remarks(columns: Sequence[Seen], times: Times, identity: Identity, span: tuple[int, int]) -> list[str]:
     remarks = [
         f"{column.shown}: {column.unfit} of {len(column.present):,} values are no {type_of(column, times)}: refused"
         for column in columns
         if column.unfit
+    ]
+    remarks += [
+        f"{column.shown}: {len(column.values) - len(column.present)} of {len(column.values):,} have none: refused"
+        for column in dict.fromkeys((times.event, times.arrival, *identity.columns))
+        if len(column.present) < len(column.values)
     ]
     ambiguous = [column for column in columns if column.time is not None and column.time.other]
     for column in ambiguous:
         assert column.time is not None
         remarks.append(f"{column.shown}: read as {column.time.format}; {column.time.other} would fit as well")
     if times.event.type == "date":
-        remarks.append(f"{times.event.shown} has days only: events of a day all happen at its midnight")
+        clocks = [c.shown for c in columns if c.type == "string" and c.present and all(map(_is_clock, c.present[:50]))]
+        joined = f"; the time of day in {clocks[0]} cannot be joined to it, write both into one" if clocks else ""
+        remarks.append(f"{times.event.shown} has days only: events of a day all happen at its midnight{joined}")
+    arrivals = [us for us in times.arrival.instants if us is not None]
     outside = sum(not span[0] <= us <= span[1] for us in arrivals)
     if outside:
         remarks.append(f"{times.arrival.shown}: {outside} of {len(arrivals):,} lie far from all others")
     return remarks
+
+
+def _is_clock(value: object) -> bool:
+    return isinstance(value, str) and bool(re.fullmatch(r"\d\d?:\d\d(:\d\d(\.\d+)?)?( ?[AaPp][Mm])?", value.strip()))
 
 
 def _memory(streams: Sequence[StreamProposal], clock: Clock) -> int:

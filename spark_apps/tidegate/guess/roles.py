@@ -12,6 +12,7 @@ from tidegate.guess import words
 from tidegate.guess.columns import Seen
 
 _FULL = 0.99
+_NEARLY = 0.94
 _MOSTLY = 0.97
 """The share of records that have an id of their own, if a few came twice."""
 _LEAST_RECORDS = 10
@@ -121,10 +122,11 @@ def _arrival(event: Seen, others: Sequence[Seen]) -> tuple[Seen, str]:
 
 def identity_of(columns: Sequence[Seen], event: Seen) -> Identity:
     """The column or columns that identify a record."""
-    able = [
-        c for c in columns if c.time is None and c.type in ("string", "integer") and c.fill >= _FULL and not c.unfit
-    ]
-    ids = sorted((c for c in able if c.words & words.IDS), key=lambda c: (_id_rank(c), columns.index(c)))
+    kinds = [c for c in columns if c.time is None and c.type in ("string", "integer")]
+    able = [c for c in kinds if c.fill >= _FULL and not c.unfit]
+    # A few records without it may be broken ones, if it is named so.
+    ids = [c for c in kinds if c.words & words.IDS and c.fill * len(c.values) - c.unfit >= _NEARLY * len(c.values)]
+    ids.sort(key=lambda c: (_id_rank(c), columns.index(c)))
     for column in ids:
         if len(column.distinct) == len(column.present):
             return Identity((column,), _counted((column,), "in every record another"))

@@ -279,9 +279,11 @@ def _parquet(path: Path, tail: bool) -> FileSample:
 
     try:
         file = pq.ParquetFile(path)
-        batches = file.iter_batches(batch_size=MOST_RECORDS)
-        head = next(batches, None)
-        records = head.to_pylist() if head is not None else []
+        records: list[dict[str, Any]] = []
+        for batch in file.iter_batches(batch_size=MOST_RECORDS):
+            records += batch.to_pylist()[: MOST_RECORDS - len(records)]
+            if len(records) == MOST_RECORDS:
+                break
         last: list[dict[str, Any]] = []
         meta = file.metadata
         if (

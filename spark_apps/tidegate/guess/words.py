@@ -34,8 +34,8 @@ PARTS = _words(
 )
 """Words of columns that identify a record together with others."""
 DEVICES = _words(
-    """device sensor vehicle meter machine station probe node imei mac gateway thing unit detector camera mmsi host
-    trip bus"""
+    """device sensor vehicle meter machine station probe node imei mac gateway thing unit detector camera mmsi
+    bus"""
 )
 """Things that report one record at a time."""
 MONEY = _words(

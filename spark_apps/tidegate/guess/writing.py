@@ -90,9 +90,8 @@ def pipeline_file(proposal: Proposal) -> str:
         ),
         ("process_budget", "3 GiB", "what the process may take, measured"),
     ]
-    slack = initial_slack_s(proposal)
-    if slack:
-        keys.append(("initial_slack", show_duration(slack), "19 of 20 records arrive within it"))
+    if clock.slack_s:
+        keys.append(("initial_slack", show_duration(clock.slack_s), "19 of 20 records arrive within it"))
     lines = [
         "# Proposed by `tidegate init --from`; beside each guess stands what was seen. Change what is wrong.",
         *_aligned([(f"{key}: {value}", comment) for key, value, comment in keys]),
@@ -102,13 +101,6 @@ def pipeline_file(proposal: Proposal) -> str:
     for stream in proposal.streams:
         lines += _stream(stream, proposal)
     return "\n".join(lines) + "\n"
-
-
-def initial_slack_s(proposal: Proposal) -> int:
-    """How long answers with a promise wait at first, whole ticks within the horizon; 0: no record was late."""
-    late = [stream.late.typical_s for stream in proposal.streams if stream.late.share >= 0.01]
-    ticks = -(-max(late, default=0.0) // proposal.clock.tick_s)
-    return int(min(ticks * proposal.clock.tick_s, proposal.clock.horizon_s))
 
 
 def _behind(seconds: float) -> str:
@@ -251,7 +243,7 @@ def _dialect(csv: CsvDialect) -> str:
         parts.append(f"delimiter: {'tab' if csv.delimiter == chr(9) else yaml_text(csv.delimiter)}")
     parts += ["header: false"] if not csv.header else []
     parts += [
-        f"{key}: {yaml_text(getattr(csv, key))}"
+        f"{key}: {yaml_text(getattr(csv, key) or 'none')}"
         for key in ("decimal", "quote", "encoding", "comment")
         if getattr(csv, key) != getattr(usual, key)
     ]

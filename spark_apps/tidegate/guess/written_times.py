@@ -18,6 +18,8 @@ Reader = Callable[[Any], int | None]
 """A value → microseconds since 1970, of a local time as if it were UTC; None if it is not written so."""
 FIRST_US, END_US = to_us(datetime(1990, 1, 1, tzinfo=UTC)), to_us(datetime(2050, 1, 1, tzinfo=UTC))
 """What a count since 1970 may mean: instants in these years."""
+_LIKELY_US = to_us(datetime(2010, 1, 1, tzinfo=UTC))
+"""What a count is at least, if nothing but its size says that it is one."""
 _FITTING = 0.95
 _ISO = re.compile(
     r"\d{4}-\d\d-\d\d(?P<time>[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?P<zone>Z|[+-]\d\d(?::?\d\d)?)?)?", re.ASCII
@@ -136,7 +138,7 @@ def _count_format(values: Sequence[Any], named_so: bool, named_otherwise: bool) 
         plausible = sum(FIRST_US <= us < END_US for us in instants)
         if plausible < max(len(values) * _FITTING, 1):
             continue
-        if unit in ("epoch_ms", "epoch_us") and not named_otherwise:
+        if unit in ("epoch_ms", "epoch_us") and not named_otherwise and min(instants) >= _LIKELY_US:
             return unit
         return unit if named_so else None
     return None
