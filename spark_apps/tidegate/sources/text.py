@@ -337,4 +337,5 @@ def shown(record: bytes) -> str:
 
 def count_lines(data: bytes) -> int:
     """How many line ends there are."""
-    return data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
+    ends = data.count(b"\n")
+    return ends + data.count(b"\r") - data.count(b"\r\n") if b"\r" in data else ends
