@@ -17,14 +17,13 @@ from tidegate.stages.ingest_summary import Refusal
 _UNITS = {"epoch_s": "seconds", "epoch_ms": "milliseconds", "epoch_us": "microseconds", "epoch_ns": "nanoseconds"}
 
 
-def hint(pipeline: Pipeline, refusal: Refusal, names: Sequence[str] = (), near: str = "") -> str:
+def hint(pipeline: Pipeline, refusal: Refusal, near: str = "") -> str:
     """The key that would mend it, and why; empty if nothing can be seen.
 
     Args:
         pipeline: what is declared.
         refusal: why records were refused, with examples.
-        names: of the fields that are there.
-        near: of these the nearest to the column that has no value.
+        near: of the fields that no column is read from the one whose name is nearest to the column's.
     """
     stream = pipeline.stream(refusal.stream)
     of_reason: dict[str, Callable[[Stream, Refusal], str]] = {
@@ -111,8 +110,7 @@ def _number_of(text: str) -> Decimal | None:
 def _untimely(stream: Stream, refusal: Refusal) -> str:
     most = max((int(value) for value in _details(refusal)), default=0)
     key, when = ("max_early", "before") if refusal.reason == "too_early" else ("max_late", "after")
-    distance = show_duration(most)
-    return f"up to {distance} {when} the event time in what was looked at: {key}: {show_duration(up(most + 1))}"
+    return f"arrive up to {show_duration(up(most + 1))} {when} they happen: {key}: {show_duration(up(most + 1))}"
 
 
 def _broken(stream: Stream, refusal: Refusal) -> str:
@@ -122,6 +120,9 @@ def _broken(stream: Stream, refusal: Refusal) -> str:
         return "looks like JSON of several lines: format: json" if first else ""
     if stream.format in ("jsonl", "json") and not any(text.lstrip()[:1] in "{[" for text in texts):
         return "is no JSON: format: csv?" if any(sign in first for sign in ",;\t|") else ""
+    if refusal.reason == "broken_file" and stream.format == "csv":
+        other = next((sign for sign in ",;\t|" if sign in first and stream.csv.delimiter not in first), "")
+        return f"looks like cells between {other!r}: csv: {{delimiter: {other!r}}}" if other else ""
     if stream.format == "csv" and len(texts) > 1:
         dialect = dialect_of("\n".join(texts), "utf-8")
         if dialect and dialect.delimiter != stream.csv.delimiter:

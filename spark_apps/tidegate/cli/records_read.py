@@ -10,11 +10,15 @@ from tidegate.cli.hints import hint
 from tidegate.cli.newest_answers import TIED, show, wrapped
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, from_us
+from tidegate.readable import duration
+from tidegate.sources.parse import Example
 from tidegate.stages.ingest_summary import Refusal, Summary
 from tidegate.store.warehouse import Warehouse
 
 EXAMPLES_SHOWN = 3
 _HINTS_SHOWN = 6
+_FREQUENT = 0.1
+_MOST_SHOWN = 40
 
 
 class AllRefusedError(UserError):
@@ -51,9 +55,6 @@ def account_of(pipeline: Pipeline, summary: Summary, width: int) -> tuple[str, b
     reasons: Counter[str] = Counter()
     for one in summary.refusals():
         reasons[one.reason] += one.records
-    for file in summary.files.values():
-        reasons["broken_file"] += file.status == "unreadable"
-    reasons += Counter()
     accepted = summary.records - reasons.total() + reasons["broken_file"]
     text = f"{_files(summary)}{_records(summary.records)} read, {accepted:,} would be accepted{_why(reasons, '')}"
     lines = wrapped(text, width)
@@ -88,8 +89,9 @@ def _nothing(summary: Summary | None) -> str:
     """Why there are no records: there are none, or they arrived at other times."""
     if summary is None or not summary.records:
         missing = summary.missing if summary else []
-        where = f": no file {missing[0]}" + (f", and {len(missing) - 1} more are missing" if missing[1:] else "")
-        return "No records arrived in these intervals" + (where if missing else "") + "."
+        where = f": no file {missing[0]}" if missing else ""
+        where += f", and {len(missing) - 1} more are missing" if missing[1:] else ""
+        return f"No records arrived in these intervals{where}."
     text = f"{_files(summary)}{_records(summary.records)} read, none of them of these intervals"
     arrived = _elsewhere(summary, summary.records)
     return f"{text}. {arrived}" if arrived else f"{text}: they are refused in the interval that saw them first."
@@ -114,8 +116,15 @@ def _details(pipeline: Pipeline, summary: Summary) -> Iterator[str]:
     refusals = list(summary.refusals())
     for refusal, (name, line, example) in _first(refusals):
         column = f" {refusal.column}" if refusal.column else ""
-        yield f"{os.path.basename(name)}:{line}: {refusal.reason}{column}: {example.text[:120].strip()}"
-    hints = [(one, hint(pipeline, one, (), absent.get((one.stream, one.column), ""))) for one in refusals]
+        place = f"{os.path.basename(name)}:{line}" if line else os.path.basename(name)
+        yield f"{place}: {refusal.reason}{column}: {_shown(refusal, example)}"
+    records: Counter[str] = Counter()
+    for file in summary.files.values():
+        records[file.stream] += file.records
+        records[file.stream] += file.status == "unreadable"
+    # A few odd records are what refusing is for: only what befalls many is a mistake of the declaration.
+    frequent = [one for one in refusals if one.records >= _FREQUENT * records[one.stream]]
+    hints = [(one, hint(pipeline, one, absent.get((one.stream, one.column), ""))) for one in frequent]
     for one, text in [pair for pair in hints if pair[1]][:_HINTS_SHOWN]:
         name = f"{one.stream}.{one.column}" if several and one.column else one.column or one.stream
         yield f"{name} ({one.records:,} {one.reason}): {text}"
@@ -126,7 +135,20 @@ def _details(pipeline: Pipeline, summary: Summary) -> Iterator[str]:
             yield f"warning: no record of {stream} has a value for column {column}{near}"
 
 
-def _first(refusals: Sequence[Refusal]) -> Iterator[tuple[Refusal, tuple]]:  # type: ignore[type-arg]
+def _shown(refusal: Refusal, example: Example) -> str:
+    """A refused value, or the record, cut to a line."""
+    if refusal.reason in ("wrong_type", "non_finite") and example.detail is not None:
+        return example.detail
+    if refusal.reason in ("too_early", "too_late") and example.detail is not None:
+        distance = duration(int(example.detail))
+        return f"arrived {distance} {'before' if refusal.reason == 'too_early' else 'after'} it happened"
+    text = example.text.strip()
+    if refusal.reason == "broken_file":
+        return text
+    return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "…"
+
+
+def _first(refusals: Sequence[Refusal]) -> Iterator[tuple[Refusal, tuple[str, int, Example]]]:
     """The first examples, one of each reason before a second of any."""
     shown = 0
     for turn in range(EXAMPLES_SHOWN):

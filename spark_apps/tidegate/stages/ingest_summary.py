@@ -17,7 +17,7 @@ STAGE = "ingest"
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why records of a stream were refused. ``examples``: the first of them, each with its file and line, from 1."""
+    """Why records of a stream were refused. ``examples``: the first of them, each with its file and line, from 1; 0: the file."""
 
     stream: str
     reason: str
@@ -104,6 +104,9 @@ def _file(name: str, pieces: Sequence[PieceReport], found: Found) -> FileSummary
             counts[key] += count
             refusals.setdefault(key, []).extend((name, before + one.line + 1, one) for one in examples)
     stream = pieces[0].stream
+    if name in found.errors:
+        refusals["broken_file", ""] = [(name, 0, Example(0, found.errors[name][2], None))]
+        counts["broken_file", ""] = 1
     return FileSummary(
         stream,
         found.status[name],
