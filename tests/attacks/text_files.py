@@ -68,15 +68,20 @@ def text_file(chance: Random, stream: Stream, serial: int) -> Attack:
     elif stream.format == "json":
         content = json_content(chance, stream, serial)
     else:
-        ends = chance.choice([[b"\n"], [b"\n"], [b"\r\n"], [b"\n", b"\r\n"], [b"\r"], [b"\n", b"\r"]])
-        lines = [json_line(chance, stream, serial + i) for i in range(RECORDS)]
-        if chance.randrange(3) == 0:  # whole blocks are good, so they are read as a whole
-            lines[1:1] = [rendered(chance, tree_of(chance, stream, serial + RECORDS, 0), 0).encode()] * 60
-        content = b"".join(line + chance.choice(ends) for line in lines)
-        content = chance.choice([content, content, content.rstrip(b"\r\n")])
+        content = lines_content(chance, stream, serial)
     if stream.id and stream.csv.encoding == "utf-8":
         content = chance.choice([content, content, content, b"\xef\xbb\xbf" + content])
     return packed(chance, stream.name, f"{serial}.{stream.format}", content)
+
+
+def lines_content(chance: Random, stream: Stream, serial: int, count: int = RECORDS) -> bytes:
+    """Lines of JSON."""
+    ends = chance.choice([[b"\n"], [b"\n"], [b"\r\n"], [b"\n", b"\r\n"], [b"\r"], [b"\n", b"\r"]])
+    lines = [json_line(chance, stream, serial + i) for i in range(count)]
+    if chance.randrange(3) == 0:  # whole blocks are good, so they are read as a whole
+        lines[1:1] = [rendered(chance, tree_of(chance, stream, serial + count, 0), 0).encode()] * 60
+    content = b"".join(line + chance.choice(ends) for line in lines)
+    return chance.choice([content, content, content.rstrip(b"\r\n")])
 
 
 def mutated(chance: Random, line: bytes) -> bytes:
@@ -159,17 +164,17 @@ def json_line(chance: Random, stream: Stream, serial: int) -> bytes:
     return mutated(chance, rendered(chance, tree).encode(errors="surrogatepass"))
 
 
-def json_content(chance: Random, stream: Stream, serial: int) -> bytes:
+def json_content(chance: Random, stream: Stream, serial: int, count: int = RECORDS) -> bytes:
     """Documents on any lines: one by one, printed over many lines, or in lists; whole, or cut off."""
     texts = []
-    for number in range(RECORDS):
+    for number in range(count):
         text = rendered(chance, tree_of(chance, stream, serial + number, chance.choice([0, 0, 0, 1, 2])))
         if not _closes(text) or chance.randrange(40) == 0:
             text = chance.choice(["null", "7", '"a ] b"', "[]", "[{}]", "{}", '{"a": 01}', '{"a" 1}', "tru"])
         texts.append(_printed(chance, text))
     between = chance.choice(["\n", " ", "\r\n\r\n", "\t\n"])
     if chance.random() < 0.4:
-        lists = [f"[{(',' + between).join(texts[at : at + 30])}]" for at in range(0, RECORDS, 30)]
+        lists = [f"[{(',' + between).join(texts[at : at + 30])}]" for at in range(0, count, 30)]
         content = between.join(lists if chance.random() < 0.5 else [f"[{(',' + between).join(texts)}]", "[]"])
     else:
         # A list that stands by itself would be taken for one of records.
@@ -209,7 +214,7 @@ def _printed(chance: Random, text: str) -> str:
 # CSV
 
 
-def csv_content(chance: Random, stream: Stream, serial: int) -> bytes:
+def csv_content(chance: Random, stream: Stream, serial: int, count: int = RECORDS) -> bytes:
     """A file of CSV by the stream's dialect."""
     dialect = stream.csv
     names = [str(column.steps[0]) if dialect.header else column.name for column in stream.columns]
@@ -221,16 +226,16 @@ def csv_content(chance: Random, stream: Stream, serial: int) -> bytes:
         header[chance.randrange(len(header))] = chance.choice(["ID", "_corrupt", "`a`", "", "id", " n ", "ä"])
     if dialect.header and stream.other_columns == "ignore" and chance.randrange(4) == 0:
         header.append(chance.choice(["colour", "extra one"]))
-    lines = [csv_line(chance, stream, serial + i, order, len(header)) for i in range(RECORDS)]
+    lines = [csv_line(chance, stream, serial + i, order, len(header)) for i in range(count)]
     if dialect.header:
         # Of the header's octets few mistakes are clear ones: what becomes of them is tried by examples.
         lines.insert(
             0, dialect.delimiter.join(quoted(chance, f" {name}" if name == "n" else name, dialect) for name in header)
         )
     if chance.randrange(3) == 0:
-        lines[1:1] = [unmutated_line(chance, stream, serial + RECORDS, order, len(header))] * 60
+        lines[1:1] = [unmutated_line(chance, stream, serial + count, order, len(header))] * 60
     if not dialect.header:
-        lines.insert(0, unmutated_line(chance, stream, serial + RECORDS + 1, order, len(header)))
+        lines.insert(0, unmutated_line(chance, stream, serial + count + 1, order, len(header)))
     first, rest = lines[0], lines[1:]
     if dialect.comment:
         rest.insert(chance.randrange(len(rest)), dialect.comment + 'a comment, with "quotes')
