@@ -80,4 +80,7 @@ def _rows(table: pa.Table, others: dict[str, Any], line: int) -> list[tuple[Any,
     names = [
         tuple(sorted(name for name, there in others.items() if there is None or there[i])) for i in range(len(rows))
     ]
-    return [(*map(repr, row[:-2]), own, row[-2], row[-1] + line) for row, own in zip(rows, names, strict=True)]
+    return [
+        (*map(repr, row[:-2]), others_there, row[-2], row[-1] + line)
+        for row, others_there in zip(rows, names, strict=True)
+    ]

@@ -46,15 +46,15 @@ def streams(draw: st.DrawFn, kind: str) -> Stream:
 @st.composite
 def column(draw: st.DrawFn, name: str, kind: str) -> Column:
     """A column of that name."""
-    own: dict[str, Any] = {"name": name, "type": TYPES[name], "nullable": name not in ("kind", "x")}
+    keys: dict[str, Any] = {"name": name, "type": TYPES[name], "nullable": name not in ("kind", "x")}
     if name == "id":
-        own["type"] = draw(st.sampled_from(["string", "integer"]))
-    if own["type"] == "decimal":
-        own["type"] = draw(st.sampled_from(DECIMALS))
-    if own["type"] in ("timestamp", "date"):
-        own["format"] = draw(st.sampled_from(TIMES if own["type"] == "timestamp" else DATES))
-        counted = own["type"] == "timestamp" and own["format"].startswith("epoch")
-        own["zone"] = "UTC" if counted else draw(st.sampled_from(ZONES))
+        keys["type"] = draw(st.sampled_from(["string", "integer"]))
+    if keys["type"] == "decimal":
+        keys["type"] = draw(st.sampled_from(DECIMALS))
+    if keys["type"] in ("timestamp", "date"):
+        keys["format"] = draw(st.sampled_from(TIMES if keys["type"] == "timestamp" else DATES))
+        counted = keys["type"] == "timestamp" and keys["format"].startswith("epoch")
+        keys["zone"] = "UTC" if counted else draw(st.sampled_from(ZONES))
     paths: list[tuple[Any, ...]] = [(), (), (), ("top " + name,)]
     if kind in ("jsonl", "json"):
         paths += [
@@ -68,8 +68,8 @@ def column(draw: st.DrawFn, name: str, kind: str) -> Column:
         paths = [(), (), ("in_", name), ("in_", "deep", name), ("list_" + name, 0), ("l_" + name, 0, "x")]
     if kind == "parquet":
         paths += [("in", name), ("in", "deep", name), (f"list {name}", 0), (f"list {name}", 0, "x")]
-    own["path"] = draw(st.sampled_from(paths))
-    return Column(**own)
+    keys["path"] = draw(st.sampled_from(paths))
+    return Column(**keys)
 
 
 @st.composite

@@ -60,11 +60,11 @@ def content(kind: str, stream: Stream, chance: Random, count: int) -> bytes:
 def expected(stream: Stream, file: SourceFile, data: bytes) -> Outcome:
     """What the independent reader makes of a file, as the product's reading is shown."""
     try:
-        found = records(stream, Path(str(file.path)).name, data)
+        items = records(stream, Path(str(file.path)).name, data)
     except BrokenError:
         return BROKEN
     tuples, refused = [], []
-    for record in found:
+    for record in items:
         verdict = judge(stream, PERIOD, file.modified_us, record)
         line = record.position - 1
         if verdict.reason is not None:
@@ -72,10 +72,10 @@ def expected(stream: Stream, file: SourceFile, data: bytes) -> Outcome:
             refused.append((record.place, line, verdict.reason, verdict.column, verdict.arrival_us, shown))
             continue
         values = verdict.values
-        own = [values[c.name] for c in stream.columns if c.name not in STREAM_KEYS]
+        others = [values[c.name] for c in stream.columns if c.name not in STREAM_KEYS]
         identity = event_id(stream, values, Path(str(file.path)).name, record.place)
         keys = [identity, values[stream.event_time], verdict.arrival_us]
-        tuples.append((*map(repr, [*keys, *own]), others_of(record), record.place, line))
+        tuples.append((*map(repr, [*keys, *others]), others_of(record), record.place, line))
     return tuples, refused
 
 
@@ -150,21 +150,21 @@ def test_what_is_counted_apart_is_what_is_read(kind: str, file: SourceFile, data
 PLAIN = {"id": "a", "at": "2024-03-01T10:00:00Z", "seen": "2024-03-01T10:00:30Z", "kind": "k", "x": "1.5"}
 
 
-def stream_of(own: Column) -> Stream:
-    """A stream of JSON lines with a column of one's own beside the roles."""
+def stream_of(extra: Column) -> Stream:
+    """A stream of JSON lines with one more column beside the roles."""
     columns = [Column(name=name, type=TYPES[name]) for name in ("id", "at", "seen", "kind")]
     rules = {"rate": 1.0, "max_early_s": 10**6, "max_late_s": 10**6}
     names = {"event_time": "at", "arrival_time": "seen", "id": ("id",)}
-    return Stream(name="s", format="jsonl", path="/x", columns=(*columns, own), **names, **rules)
+    return Stream(name="s", format="jsonl", path="/x", columns=(*columns, extra), **names, **rules)
 
 
 def read_value(file: SourceFile, column: Column, token: bytes) -> object:
     """What the product makes of a JSON token: the value in words, or the reason for which there is none."""
     members = b", ".join(f'"{name}": "{text}"'.encode() for name, text in PLAIN.items() if name != "x")
-    line = b"{" + members + b', "own": ' + token + b"}"
+    line = b"{" + members + b', "extra": ' + token + b"}"
     tuples, refused = one_by_one(stream_of(column), file, line)
     if refused:
-        assert refused[0][3] == "own"
+        assert refused[0][3] == "extra"
         return refused[0][2]
     return tuples[0][-4]
 
@@ -180,7 +180,7 @@ def expected_value(column: Column, text: str) -> object:
 @pytest.mark.parametrize("kind", ["string", "integer", "double", "boolean", "date", "timestamp", "decimal(20,4)"])
 @pytest.mark.parametrize("text", [t for t in TEXTS if t and "\0" not in t])
 def test_a_text_is_what_an_independent_reader_takes_it_for(kind: str, text: str, file: SourceFile) -> None:
-    column = Column(name="own", type=kind)
+    column = Column(name="extra", type=kind)
     assert read_value(file, column, json.dumps(text).encode()) == expected_value(column, text)
 
 
@@ -202,7 +202,7 @@ def test_texts_at_random_are_what_an_independent_reader_takes_them_for(
     file: SourceFile, kind: str, zone: str, data: st.DataObject
 ) -> None:
     text = data.draw(st.from_regex(re.compile(SHAPES[kind], re.ASCII), fullmatch=True))
-    column = Column(name="own", type=kind, zone=zone if kind in ("timestamp", "date") else "UTC")
+    column = Column(name="extra", type=kind, zone=zone if kind in ("timestamp", "date") else "UTC")
     if text:
         assert read_value(file, column, f'"{text}"'.encode()) == expected_value(column, text), text
 
@@ -215,7 +215,7 @@ def test_counts_since_1970_are_exact(file: SourceFile, written: str, kind: str, 
     shape = re.compile(r"[-+]?[0-9]{0,22}(\.[0-9]{0,20})?([eE][-+]?[0-9]{1,3})?", re.ASCII)
     text = data.draw(st.from_regex(shape, fullmatch=True))
     zone = data.draw(st.sampled_from(ZONES)) if kind == "date" else "UTC"
-    column = Column(name="own", type=kind, format=written, zone=zone)
+    column = Column(name="extra", type=kind, format=written, zone=zone)
     if text:
         assert read_value(file, column, f'"{text}"'.encode()) == expected_value(column, text), text
 
@@ -241,7 +241,7 @@ def test_patterns_are_read_as_strptime_reads_them(
             + data.draw(st.sampled_from([*"0189: +-Z.a", "", "  "]))
             + text[place + data.draw(st.sampled_from([0, 1])) :]
         )
-    column = Column(name="own", type=kind, format=pattern, zone=zone)
+    column = Column(name="extra", type=kind, format=pattern, zone=zone)
     assert read_value(file, column, f'"{text}"'.encode()) == expected_value(column, text), text
 
 
@@ -253,14 +253,14 @@ def test_local_times_are_those_of_the_zones_clocks(
     """Every quarter of an hour: those that come twice, and those that never come, too."""
     text = (datetime(year, 1, 1, tzinfo=UTC) + timedelta(minutes=15 * quarter)).strftime("%Y-%m-%d %H:%M:%S")
     column = Column(
-        name="own", type="timestamp", zone=zone, format=data.draw(st.sampled_from(["iso", "%Y-%m-%d %H:%M:%S"]))
+        name="extra", type="timestamp", zone=zone, format=data.draw(st.sampled_from(["iso", "%Y-%m-%d %H:%M:%S"]))
     )
     assert read_value(file, column, f'"{text}"'.encode()) == expected_value(column, text), text
 
 
 def test_a_file_that_names_no_interval_refuses_no_arrival(file: SourceFile) -> None:
     at_any_time = replace(file, period_start_us=None, period_end_us=None)
-    line = b'{"id": "a", "at": "2031-03-01T10:00:00Z", "seen": "2031-03-01T10:00:00Z", "kind": "k", "own": 1}'
-    stream = stream_of(Column(name="own", type="integer"))
+    line = b'{"id": "a", "at": "2031-03-01T10:00:00Z", "seen": "2031-03-01T10:00:00Z", "kind": "k", "extra": 1}'
+    stream = stream_of(Column(name="extra", type="integer"))
     assert len(whole(stream, at_any_time, line)[0]) == 1
     assert whole(stream, file, line)[1][0][2] == "outside_file_interval"

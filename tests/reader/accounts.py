@@ -84,14 +84,14 @@ def account(stream: Stream, files: Iterable[Landed], interval_us: int, start_us:
     whole = Account(interval_us)
     for file in files:
         try:
-            found = records(stream, file.path, file.content)
+            read = records(stream, file.path, file.content)
         except BrokenError:
             whole.broken.append(file)
             continue
-        whole.read += len(found)
-        if not found:
+        whole.read += len(read)
+        if not read:
             whole.empty.append(file)
-        verdicts = [(record, judge(stream, file.period, file.landed_us, record)) for record in found]
+        verdicts = [(record, judge(stream, file.period, file.landed_us, record)) for record in read]
         span = arrivals_of(file, [verdict for _, verdict in verdicts])
         for record, verdict in verdicts:
             home_us = home(file, verdict, span)

@@ -166,13 +166,13 @@ def lines(text: str) -> Iterator[tuple[int, str]]:
 def _json(stream: Stream, text: str, split: Callable[[str], Iterator[tuple[int, str]]]) -> Iterator[Record]:
     mark = len(MARK) if text.startswith(MARK) else 0
     ruler = Ruler(text)
-    for at, own in split(text[mark:]):
+    for at, segment in split(text[mark:]):
         position, place = ruler.move(at + mark)
-        visible = shown(own) if stream.format == "jsonl" else None
+        visible = shown(segment) if stream.format == "jsonl" else None
         try:
-            if UNDECODED.search(own):
+            if UNDECODED.search(segment):
                 raise BrokenError
-            top = json_object(own)
+            top = json_object(segment)
             _check_members(stream, top)
         except BrokenError:
             yield Record(position, place, visible, None)

@@ -115,7 +115,9 @@ def read_case(folder: Path) -> Case:
     return Case(
         name=about["name"],
         declaration=declaration,
-        queries={p.stem: p.read_text(encoding="utf-8").rstrip("\n") for p in sorted((home / "queries").glob("*.sql"))},
+        queries={
+            p.stem: p.read_text(encoding="utf-8").removesuffix("\n") for p in sorted((home / "queries").glob("*.sql"))
+        },
         files=tuple(files),
         start=datetime.fromisoformat(about["start"]),
         intervals=about["intervals"],

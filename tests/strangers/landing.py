@@ -38,7 +38,7 @@ def read_stream(pipeline: Pipeline, stream: Stream, start: datetime, intervals: 
     files, missing = [], 0
     for pattern, period in patterns(stream, start, intervals * timedelta(seconds=pipeline.interval_s)):
         names = sorted(glob.glob(pattern))
-        missing += period is not None and not names
+        missing += not names
         files += [landed(stream, Path(name), period, start_us) for name in names]
     landing = Landing(account(stream, files, length_us, start_us, end_us), missing=missing)
     for file in landing.account.broken:

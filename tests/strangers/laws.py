@@ -16,7 +16,7 @@ from infra.oracle import misses
 from infra.oracle.answers import Comparison, check_accuracy, check_answers, check_truth, read_rows
 from infra.oracle.history import check_history, check_samples, entered, tuple_key
 from infra.oracle.schedule import connect, final_windows, parquet
-from tests.live_files import contents
+from tests.live_files import contents, live_files, live_rows
 from tests.reader.accounts import Fate
 from tests.strangers.machine import World
 
@@ -37,7 +37,7 @@ MEASURED = ("run_metrics", "quality_results")
 
 def every_record_is_in_exactly_one_table(world: World) -> Iterator[str]:
     """Events and quarantine together hold each record of the files once, accepted or refused for the right reason."""
-    quarantine = read_rows(world.tables, "quarantine")
+    quarantine = _rows_by_interval(world, "quarantine")
     for stream in world.pipeline.streams:
         landing = world.landing(stream)
         rows = [row for row in quarantine if row["stream"] == stream.name]
@@ -65,6 +65,14 @@ def _refusal(world: World, fate: Fate) -> tuple[Any, ...]:
 def _refused_row(row: dict[str, Any]) -> tuple[Any, ...]:
     arrival = None if row["arrival_time"] is None else to_us(row["arrival_time"])
     return row["reason"], row["column"], row["source"], row["position"], arrival, _start(row)
+
+
+def _rows_by_interval(world: World, table: str) -> list[dict[str, Any]]:
+    """The rows of a table, each with the label of its interval."""
+    if not any(live_files(world.tables / table).values()):
+        return []
+    rows: list[dict[str, Any]] = live_rows(world.tables / table).to_pylist()
+    return rows
 
 
 def _start(row: dict[str, Any]) -> datetime:
@@ -98,7 +106,7 @@ def _unlike(what: str, wanted: Counter[Any], actual: Counter[Any]) -> Iterator[s
 
 def columns_that_nobody_declares_are_counted(world: World) -> Iterator[str]:
     """Of every interval the accepted tuples that have such a column, and the first of their arrivals."""
-    rows = read_rows(world.tables, "unknown_columns")
+    rows = _rows_by_interval(world, "unknown_columns")
     for stream in world.pipeline.streams:
         counted = world.landing(stream).account.unknown_columns()
         length_us = world.pipeline.interval_s * 1_000_000
@@ -110,7 +118,7 @@ def columns_that_nobody_declares_are_counted(world: World) -> Iterator[str]:
 
 def files_are_named_with_what_they_hold(world: World) -> Iterator[str]:
     """Each file whose records belong to the intervals is listed, with as many as it holds; a broken one says so."""
-    rows = read_rows(world.tables, "source_files")
+    rows = _rows_by_interval(world, "source_files")
     for stream in world.pipeline.streams:
         landing = world.landing(stream)
         own = [row for row in rows if row["stream"] == stream.name]

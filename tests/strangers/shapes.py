@@ -54,17 +54,19 @@ def format_of(seed: int, name: str, plain: str) -> str:
     return {"jsonl": "json", "parquet": "avro"}.get(plain, plain)
 
 
-def decimals(seed: int, name: str, taken: set[str]) -> list[Values]:
+def decimals(seed: int, name: str, used: set[str]) -> list[Values]:
     """Columns of decimals, mostly none."""
     chance = Random(f"{seed}/decimals/{name}")
     columns = []
     for _ in range(chance.choice([0, 0, 0, 1, 2])):
-        own = chance.choice([n for n in DECIMAL_NAMES if n.lower() not in taken])
-        taken.add(own.lower())
+        chosen = chance.choice([n for n in DECIMAL_NAMES if n.lower() not in used])
+        used.add(chosen.lower())
         precision, scale = chance.choice([(10, 2), (5, 0), (4, 4), (18, 6), (12, 3), (30, 8)])
         most = min(10**precision - 1, chance.choice([5, 10**4, 10**9]))
         nulls = chance.choice([0.0, 0.05, 0.5])
-        columns.append(Values(own, f"decimal({precision},{scale})", chance.random() < 0.7, nulls, (scale, -most, most)))
+        columns.append(
+            Values(chosen, f"decimal({precision},{scale})", chance.random() < 0.7, nulls, (scale, -most, most))
+        )
     return columns
 
 
@@ -93,14 +95,14 @@ def shape(seed: int, name: str, kind: str, roles: Sequence[str], columns: Sequen
     if kind == "csv":
         keys["csv"] = dialect(chance)
     headless = kind == "csv" and keys["csv"].get("header") == "false"
-    own: dict[str, dict[str, Any]] = {}
+    chosen: dict[str, dict[str, Any]] = {}
     for column in (*roles, *(c.name for c in columns)):
-        own[column] = {} if headless else place(chance, kind, column)
+        chosen[column] = {} if headless else place(chance, kind, column)
     times = [*roles[1:], *(c.name for c in columns if c.type == "timestamp")]
     for column in times:
-        own[column] |= notation(chance, FINE if column in roles[2:] else [*FINE, *COARSE])
+        chosen[column] |= notation(chance, FINE if column in roles[2:] else [*FINE, *COARSE])
     for day in (c.name for c in columns if c.type == "date"):
-        own[day] |= notation(chance, DAYS, 0.4, always_zone=True)
+        chosen[day] |= notation(chance, DAYS, 0.4, always_zone=True)
     ids = identity(chance, roles, columns)
     others = {} if headless else undeclared(chance, kind)
     if chance.random() < (0.25 if others else 0.5):
@@ -112,22 +114,22 @@ def shape(seed: int, name: str, kind: str, roles: Sequence[str], columns: Sequen
     grows = not timed and kind in ("jsonl", "csv") and len(roles) == 3 and chance.random() < 0.6
     if grows and keys.get("csv", {}).get("quote") != "none":
         for role in roles[1:]:  # what is cut off a time may make a record late, and this one's must all be accepted
-            own[role] = {key: value for key, value in own[role].items() if key == "from"}
+            chosen[role] = {key: value for key, value in chosen[role].items() if key == "from"}
     else:
         grows = False
-    return Shape(None, keys, own, ids, others, packed, grows)
+    return Shape(None, keys, chosen, ids, others, packed, grows)
 
 
 def dialect(chance: Random) -> dict[str, Any]:
     """The keys of ``csv``; those that are as by default are mostly left out."""
-    found: dict[str, Any] = {}
+    drawn: dict[str, Any] = {}
     delimiter = chance.choice([",", ",", ";", "tab", "|"])
     if delimiter != "," or chance.random() < 0.2:
-        found["delimiter"] = delimiter
+        drawn["delimiter"] = delimiter
     if chance.random() < 0.2:
-        found["header"] = "false"
+        drawn["header"] = "false"
     if delimiter != "," and chance.random() < 0.5:
-        found["decimal"] = ","
+        drawn["decimal"] = ","
     for key, values, share in (
         ("quote", ["'", "none"], 0.25),
         ("encoding", ["latin-1", "cp1252", "utf-16", "utf-8"], 0.35),
@@ -135,8 +137,8 @@ def dialect(chance: Random) -> dict[str, Any]:
         ("comment", ["#", "%"], 0.2),
     ):
         if chance.random() < share:
-            found[key] = chance.choice(values)
-    return found
+            drawn[key] = chance.choice(values)
+    return drawn
 
 
 def place(chance: Random, kind: str, column: str) -> dict[str, Any]:
@@ -161,12 +163,12 @@ def place(chance: Random, kind: str, column: str) -> dict[str, Any]:
 
 def notation(chance: Random, formats: Sequence[str], share: float = 0.5, always_zone: bool = False) -> dict[str, str]:
     """How a time is written."""
-    found: dict[str, str] = {}
+    drawn: dict[str, str] = {}
     if chance.random() < share:
-        found["format"] = chance.choice(formats)
-    if (always_zone or not found.get("format", "").startswith("epoch")) and chance.random() < 0.4:
-        found["zone"] = chance.choice(ZONES)
-    return found
+        drawn["format"] = chance.choice(formats)
+    if (always_zone or not drawn.get("format", "").startswith("epoch")) and chance.random() < 0.4:
+        drawn["zone"] = chance.choice(ZONES)
+    return drawn
 
 
 def identity(chance: Random, roles: Sequence[str], columns: Sequence[Values]) -> tuple[str, ...] | None:

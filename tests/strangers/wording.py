@@ -191,7 +191,7 @@ class Wording:
         while value is None:
             value = Values(column.name, column.type, False, 0.0, column.law).draw(chance, self.at)
         if column.type == "string":
-            return quoted(value)
+            return quoted(value.replace("\r", ""))
         if column.type in ("timestamp", "date"):
             return f"'{value.isoformat(sep=' ')[:19]}'" if column.type == "timestamp" else f"'{value}'"
         if column.type.startswith("decimal"):

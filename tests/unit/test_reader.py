@@ -33,21 +33,23 @@ def test_a_case_is_read_as_it_was_counted_by_hand(name: str, tmp_path: Path) -> 
     (stream,) = load_pipeline(home).streams
     landing = sorted((CASES / name / "landing").iterdir())
     files = [Landed(str(path), path.name, path.read_bytes(), 0, None, 0) for path in landing]
-    found = account(stream, files, 3_600_000_000, -(2**62), 2**62)
+    outcome = account(stream, files, 3_600_000_000, -(2**62), 2**62)
     expected = json.loads((CASES / name / "expected.json").read_text(encoding="utf-8"))
-    assert not found.broken and len(found.accepted) == expected["accepted"]
-    assert dict(Counter(fate.reason for fate in found.refused)) == expected["refused"]
+    assert not outcome.broken and len(outcome.accepted) == expected["accepted"]
+    assert dict(Counter(fate.reason for fate in outcome.refused)) == expected["refused"]
     if "unknown" in expected:
-        assert {name: count for (_, name), (count, _) in found.unknown_columns().items()} == expected["unknown"]
+        assert {name: count for (_, name), (count, _) in outcome.unknown_columns().items()} == expected["unknown"]
 
 
 def read(kind: str, raw: object, **more: str) -> object:
     """A value in a type, or the reason for which there is none; instants and days as text."""
     try:
-        found = value(Column(name="x", type=kind, **more), raw)
+        outcome = value(Column(name="x", type=kind, **more), raw)
     except RefusedError as error:
         return str(error)
-    return instant_text(found * (86_400_000_000 if kind == "date" else 1)) if kind in ("timestamp", "date") else found
+    return (
+        instant_text(outcome * (86_400_000_000 if kind == "date" else 1)) if kind in ("timestamp", "date") else outcome
+    )
 
 
 @pytest.mark.parametrize(
@@ -125,4 +127,4 @@ def test_documents_are_those_of_the_standard_library() -> None:
     for indent in (None, 2):
         one_by_one = "\n".join(json.dumps(one, indent=indent) for one in values)
         for text in (one_by_one, json.dumps(values, indent=indent), "[]\n" + json.dumps(values) + " []"):
-            assert [json.loads(own) for _, own in documents(text)] == values
+            assert [json.loads(text_alone) for _, text_alone in documents(text)] == values
