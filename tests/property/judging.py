@@ -55,12 +55,16 @@ def _written(file: SourceFile, data: bytes) -> SourceFile:
 def _outcome(stream: Stream, file: SourceFile, at_once: bool, slice_bytes: int = 1 << 40) -> Outcome:
     tuples: list[tuple[Any, ...]] = []
     refused: list[tuple[Any, ...]] = []
-    source, line = source_of(stream), 0
+    source, line, read_to = source_of(stream), 0, 0
     try:
         for piece in source.pieces(file, slice_bytes):
             reading, judged = Reading(piece), Judged()
             for batch in source.read(reading):
                 judge(stream, file, batch, judged, at_once)
+            if piece.start and reading.count.first not in (None, read_to):
+                # A piece ended inside a record: whoever sees that reads the file as a whole.
+                return _outcome(stream, file, at_once)
+            read_to = reading.count.last or read_to
             tuples += [row for one in judged.tuples for row in _rows(one.rows, one.others, line)]
             refused += [
                 (r.position, r.line + line, r.verdict.reason, r.verdict.column, r.verdict.arrival_us, r.text)
