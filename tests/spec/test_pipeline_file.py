@@ -57,4 +57,26 @@ def test_a_change_for_the_worse_is_told(tmp_path: Path, before: str, after: str,
 
 
 def test_the_fixture_holds_the_cases_that_it_should() -> None:
-    assert len(cases()) >= 70
+    assert len(cases()) >= 140
+
+
+def test_a_column_that_is_called_none_is_the_id_that_none_names(tmp_path: Path) -> None:
+    columns = "      none_of_it: boolean\n    id: [receipt, line]"
+    pipeline = load(tmp_path / "flights", GOOD.replace(columns, "      none: string\n    id: none", 1))
+    assert isinstance(pipeline, Pipeline) and pipeline.stream("sales").id == ("none",)
+    without = load(tmp_path / "without" / "flights", GOOD.replace("id: [receipt, line]", "id: none", 1))
+    assert isinstance(without, Pipeline) and without.stream("sales").id == ()
+
+
+def test_what_the_new_keys_say_is_in_the_model(tmp_path: Path) -> None:
+    pipeline = load(tmp_path / "flights", GOOD)
+    assert isinstance(pipeline, Pipeline)
+    sales = pipeline.stream("sales")
+    dialect = sales.csv
+    assert (dialect.delimiter, dialect.decimal, dialect.quote, dialect.nulls) == (";", ",", '"', ("", "NA"))
+    assert (dialect.header, dialect.encoding, dialect.comment) == (True, "utf-8", "")
+    steps = {column.name: column.steps for column in sales.columns}
+    assert steps["receipt"] == ("Receipt no",) and steps["line"] == (3,) and steps["none_of_it"] == ("none_of_it",)
+    sold = sales.column("sold")
+    assert (sold.format, sold.zone) == ("%d.%m.%Y %H:%M:%S", "Europe/Berlin")
+    assert sales.column("price").type == "decimal(10,2)" and sales.other_columns == "ignore"

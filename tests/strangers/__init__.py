@@ -5,6 +5,7 @@
     python -m tests.strangers --case FOLDER            what was kept, once more
 
 A case is a declaration, queries, files, and the order in which its intervals are run (`tests.strangers.case`). The
-generator (`generator`, with `columns`, `traffic` and `wording` for data and queries) knows the README and nothing of
-the code; the laws (`laws`) read tables and files by themselves (`reading`, `infra.oracle`).
+generator (`generator`, with `columns`, `shapes`, `traffic`, `writing` and `wording` for data and queries) knows the
+README and nothing of the code; the laws (`laws`) read tables and files by themselves (`landing` with `tests.reader`,
+`infra.oracle`).
 """

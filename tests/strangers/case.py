@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
 import json
 import os
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import yaml
+from tests.strangers.writing import content_of
 
 Record = dict[str, Any] | str
 """A record's values by column; as text: a line that is written as it stands."""
-
-ARROW = {
-    "string": pa.string(),
-    "integer": pa.int64(),
-    "double": pa.float64(),
-    "boolean": pa.bool_(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "date": pa.date32(),
-}
 
 
 @dataclass(frozen=True)
@@ -35,7 +22,8 @@ class File:
 
     ``path``: relative to the pipeline's folder; a name that ends in .gz is written compressed. ``header``: the columns
     in their order (CSV, Parquet). ``content``: what the file holds instead of records. ``landed``: its modification
-    time. ``style``: how times and numbers are written (see `Style`).
+    time. ``style``: how times and numbers are written. ``packed``: gz or zst, whatever its name says. ``first``: of a
+    file that grows, how many records it holds when the first run of a second warehouse reads it.
     """
 
     stream: str
@@ -45,6 +33,8 @@ class File:
     content: bytes | None = None
     landed: datetime | None = None
     style: str = "plain"
+    packed: str = ""
+    first: int | None = None
 
 
 @dataclass(frozen=True)
@@ -125,7 +115,9 @@ def read_case(folder: Path) -> Case:
     return Case(
         name=about["name"],
         declaration=declaration,
-        queries={p.stem: p.read_text(encoding="utf-8").rstrip("\n") for p in sorted((home / "queries").glob("*.sql"))},
+        queries={
+            p.stem: p.read_text(encoding="utf-8").removesuffix("\n") for p in sorted((home / "queries").glob("*.sql"))
+        },
         files=tuple(files),
         start=datetime.fromisoformat(about["start"]),
         intervals=about["intervals"],
@@ -140,105 +132,18 @@ def read_case(folder: Path) -> Case:
     )
 
 
-def write_file(path: Path, file: File, stream: dict[str, Any]) -> None:
-    """Write one file in its stream's format."""
+def write_file(path: Path, file: File, stream: dict[str, Any], first: bool = False) -> None:
+    """Write one file in its stream's format; ``first``: of a file that grows only what it holds at first."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    types = column_types(stream)
-    if file.content is not None:
-        content = file.content
-    elif stream["format"] == "jsonl":
-        content = "".join(json_line(record, types, file.style) + "\n" for record in file.records).encode()
-    elif stream["format"] == "csv":
-        content = csv_text(file, types).encode()
-    else:
-        content = parquet_bytes(file, types)
-    if file.path.endswith(".gz") and file.content is None:
-        content = gzip.compress(content, mtime=0)
+    records = file.records[: file.first] if first and file.first is not None else file.records
+    packed = file.packed or ("gz" if file.path.endswith(".gz") else "")
+    content = file.content
+    if content is None:
+        content = content_of(file.header, records, file.style, packed, stream)
     path.write_bytes(content)
     if file.landed is not None:
         stamp = (file.landed - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) * 1000
         os.utime(path, ns=(stamp, stamp))
-
-
-def column_types(stream: dict[str, Any]) -> dict[str, str]:
-    """Column → declared type."""
-    return {name: (c if isinstance(c, str) else c["type"]) for name, c in stream["columns"].items()}
-
-
-def json_line(record: Record, types: dict[str, str], style: str) -> str:
-    """A record as a line of JSON; columns that are not given are left out."""
-    if isinstance(record, str):
-        return record
-    values = {name: json_value(value, style) for name, value in record.items()}
-    return json.dumps(values, ensure_ascii=style == "ascii", allow_nan=False)
-
-
-def json_value(value: Any, style: str) -> Any:
-    """What JSON can hold of a value."""
-    if isinstance(value, datetime | date):
-        return written(value, style)
-    if style == "quoted" and isinstance(value, int | float) and not isinstance(value, bool):
-        return repr(value)
-    return value
-
-
-def csv_text(file: File, types: dict[str, str]) -> str:
-    """A CSV file with its header."""
-    out = io.StringIO(newline="")
-    writer = csv.writer(out, lineterminator="\r\n" if file.style == "crlf" else "\n")
-    writer.writerow(file.header)
-    for record in file.records:
-        if isinstance(record, str):
-            out.write(record + writer.dialect.lineterminator)
-            continue
-        writer.writerow([csv_value(record.get(name), file.style) for name in file.header])
-    return out.getvalue()
-
-
-def csv_value(value: Any, style: str) -> str:
-    """A cell."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return (
-        written(value, style)
-        if isinstance(value, datetime | date)
-        else (value if isinstance(value, str) else repr(value))
-    )
-
-
-def written(value: datetime | date, style: str) -> str:
-    """A time or a day as text."""
-    if not isinstance(value, datetime):
-        return value.isoformat()
-    if style == "spaced":
-        return value.replace(tzinfo=None).isoformat(sep=" ")
-    if style == "offset":
-        moved = value.astimezone(UTC) + timedelta(hours=5, minutes=30)
-        return moved.replace(tzinfo=None).isoformat() + "+05:30"
-    return value.isoformat().replace("+00:00", "Z")
-
-
-def parquet_bytes(file: File, types: dict[str, str]) -> bytes:
-    """A Parquet file with the declared types, or variants that hold the same values."""
-    arrays, names = [], []
-    for name in file.header:
-        kind = types.get(name, "string")
-        values = [record.get(name) if isinstance(record, dict) else None for record in file.records]
-        if file.style == "texts" and kind != "string":
-            values = [v if v is None or isinstance(v, str) else csv_value(v, "plain") for v in values]
-            arrays.append(pa.array(values, pa.string()))
-        elif file.style == "dictionary" and kind == "string":
-            arrays.append(pa.array(values, pa.string()).dictionary_encode())
-        elif file.style == "naive" and kind == "timestamp":
-            arrays.append(pa.array([v and v.replace(tzinfo=None) for v in values], pa.timestamp("us")))
-        else:
-            arrays.append(pa.array(values, ARROW[kind]))
-        names.append(name)
-    sink = io.BytesIO()
-    pq.write_table(pa.table(arrays, names=names), sink, compression="zstd" if file.style == "dictionary" else "snappy")
-    return sink.getvalue()
 
 
 def without_files(case: Case, stream: str) -> Case:

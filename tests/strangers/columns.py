@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from random import Random
 from typing import Any
 
@@ -45,7 +46,7 @@ class Values:
         """A value of a tuple that happened at an instant."""
         if self.nullable and chance.random() < self.nulls:
             return None
-        return _DRAW[self.type](chance, at, *self.law)
+        return _DRAW[self.type.partition("(")[0]](chance, at, *self.law)
 
 
 def _string(chance: Random, at: datetime, pool: list[str], skew: float) -> str:
@@ -80,7 +81,12 @@ def _date(chance: Random, at: datetime, spread_d: int) -> date:
     return (at + timedelta(days=chance.randint(-spread_d, spread_d))).date()
 
 
+def _decimal(chance: Random, at: datetime, scale: int, low: int, high: int) -> Decimal:
+    return Decimal(chance.randint(low, high)).scaleb(-scale)
+
+
 _DRAW = {
+    "decimal": _decimal,
     "string": _string,
     "integer": _integer,
     "double": _double,

@@ -6,12 +6,14 @@ Every concern draws from a random source of its own, so that a change of one lea
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
 from tests.strangers.case import Case, File
 from tests.strangers.columns import ARRIVAL_TIMES, EVENT_TIMES, IDS, Values, instant, random_columns
+from tests.strangers.shapes import Shape, decimals, format_of, shape, with_lines
 from tests.strangers.traffic import BROKEN, LATENESS, RATES, StreamSpec, arrivals, broken_files, files, records
 from tests.strangers.wording import Table, Wording
 
@@ -63,12 +65,14 @@ def generate(seed: int) -> Case:
     count = chance.choice([1, 1, 2, 2, 3])
     names = Random(f"{seed}/names").sample(STREAM_NAMES, count)
     specs = [stream(seed, name, interval_s, tick_s, horizon_s, intervals, CAPACITY // count) for name in names]
+    cutting = Random(f"{seed}/cuts")
+    cuts = cut(cutting, intervals)
     held: list[File] = []
     for spec in specs:
-        held += traffic(seed, spec, start, end, tick_s)
+        own = traffic(seed, spec, start, end, tick_s)
+        held += growing(spec, own, start + timedelta(seconds=interval_s * cuts[0])) if len(cuts) > 1 else own
     declaration = declare(seed, specs, start, interval_s, tick_s, horizon_s, held, end)
     queries = ask(seed, specs, interval_s, tick_s, intervals, start, end)
-    cutting = Random(f"{seed}/cuts")
     return Case(
         name=f"seed {seed}",
         declaration=declaration,
@@ -76,7 +80,7 @@ def generate(seed: int) -> Case:
         files=tuple(held),
         start=start,
         intervals=intervals,
-        cuts=cut(cutting, intervals),
+        cuts=cuts,
         again=tuple(cutting.sample(range(intervals), min(intervals, cutting.choice([0, 1])))),
         publish=seed % PUBLISHED_OF == 0,
         live=Random(f"{seed}/live").random() < 0.3,
@@ -102,15 +106,17 @@ def stream(seed: int, name: str, interval_s: int, tick_s: int, horizon_s: int, i
     arrival = None if landed else chance.choice(ARRIVAL_TIMES)
     taken |= {identity.lower(), event_time.lower(), (arrival or "landed").lower()}
     taken |= {"event_id", "event_time", "arrival_time", "interval", "leaf_start", "u", "fraction", "weight"}
-    path, unit_s = pattern(chance, name, interval_s, format_, landed)
+    kind = format_of(seed, name, format_)
+    path, unit_s = pattern(chance, name, interval_s, kind, landed)
     packed = format_ == "jsonl" and chance.random() < 0.15
     packed |= format_ == "csv" and Random(f"{seed}/packed/{name}").random() < 0.3
     rate = chance.choice(RATES)
     resolution = chance.choice(["second", "millisecond", "microsecond"])
-    return StreamSpec(
+    path += ".gz" if packed else ""
+    spec = StreamSpec(
         name=name,
-        format=format_,
-        path=path + (".gz" if packed else ""),
+        format=kind,
+        path=path,
         id=identity,
         id_type=chance.choice(["string", "string", "integer"]),
         event_time=event_time,
@@ -126,6 +132,33 @@ def stream(seed: int, name: str, interval_s: int, tick_s: int, horizon_s: int, i
         broken=chance.sample([*BROKEN, "clock_jump"], chance.choice([0, 0, 2, 5, 17])),
         resolution=resolution,
     )
+    spec.columns = with_lines(seed, name, spec.columns) if kind in ("csv", "json") else spec.columns
+    spec.columns += decimals(seed, name, taken | {c.name.lower() for c in spec.columns})
+    roles = [spec.id, spec.event_time, *([spec.arrival_time] if spec.arrival_time else [])]
+    spec.shape = shape(seed, name, kind, roles, spec.columns, unit_s is not None)
+    if packed:
+        spec.shape = replace(spec.shape, packed="")
+    if spec.shape.grows:  # every record is accepted: see `growing`
+        spec.broken, spec.lateness = [], "none"
+    return spec
+
+
+def growing(spec: StreamSpec, files: Sequence[File], boundary: datetime) -> list[File]:
+    """The files of a stream, some of which hold at first only what had arrived until an instant.
+
+    Only where every record is accepted, and its arrival is what it was: what is refused belongs to where a file was
+    first seen so long, which is not the same in two warehouses.
+    """
+    arrival = spec.arrival_time
+    if not spec.shape.grows or arrival is None:
+        return list(files)
+    grown = []
+    for file in files:
+        records = [record for record in file.records if isinstance(record, dict)]
+        records.sort(key=lambda record: record[arrival])
+        first = sum(record[arrival] < boundary for record in records)
+        grown.append(replace(file, records=tuple(records), first=first) if file.content is None else file)
+    return grown
 
 
 def pattern(chance: Random, name: str, interval_s: int, format_: str, landed: bool) -> tuple[str, int | None]:
@@ -150,7 +183,7 @@ def traffic(seed: int, spec: StreamSpec, start: datetime, end: datetime, tick_s:
     chance = Random(f"{seed}/traffic/{spec.name}")
     made = records(chance, spec, arrivals(chance, spec, start, end, tick_s))
     found = files(chance, spec, made, start)
-    return broken_files(chance, spec, found) if chance.random() < 0.25 else found
+    return broken_files(chance, spec, found) if chance.random() < 0.25 and not spec.shape.grows else found
 
 
 def declare(
@@ -202,15 +235,19 @@ def declare_stream(
     for column in spec.columns:
         plain = column.nullable and chance.random() < 0.7
         columns[column.name] = column.type if plain else {"type": column.type, "nullable": column.nullable}
+    for name, keys in spec.shape.columns.items():
+        if keys:
+            columns[name] = {"type": columns[name]} if isinstance(columns[name], str) else columns[name]
+            columns[name] |= keys
     names = list(columns)
     chance.shuffle(names)
     rows = sum(len(f.records) for f in held if f.stream == spec.name)
     true_rate = max(rows, 1) / (end - start).total_seconds()
     declared: dict[str, Any] = {
         "format": spec.format,
-        "path": spec.path,
+        **keys_of(spec.path, spec.shape),
         "columns": {name: columns[name] for name in names},
-        "id": spec.id,
+        "id": identity_of(spec),
         "event_time": spec.event_time,
         "arrival_time": spec.arrival_time or "landed",
         "rate": rate_of(true_rate * chance.choice([1, 1, 1, 0.001, 1000, 30])),
@@ -224,6 +261,18 @@ def declare_stream(
     if chance.random() < 0.5:
         declared["history"] = history(chance, spec, interval_s, tick_s)
     return declared
+
+
+def keys_of(path: str, own: Shape) -> dict[str, Any]:
+    """Where the files are, and the other keys of a stream's shape."""
+    keys = {key: value for key, value in own.keys.items() if key != "source"}
+    return {**({"source": {"files": path}} if "source" in own.keys else {"path": path}), **keys}
+
+
+def identity_of(spec: StreamSpec) -> str | list[str]:
+    """The key ``id``."""
+    ids = spec.shape.ids
+    return spec.id if ids is None else list(ids) or "none"
 
 
 def history(chance: Random, spec: StreamSpec, interval_s: int, tick_s: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import html.parser
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -16,12 +16,13 @@ from infra.oracle import misses
 from infra.oracle.answers import Comparison, check_accuracy, check_answers, check_truth, read_rows
 from infra.oracle.history import check_history, check_samples, entered, tuple_key
 from infra.oracle.schedule import connect, final_windows, parquet
-from tests.live_files import contents
+from tests.live_files import contents, live_files, live_rows
+from tests.reader.accounts import Fate
 from tests.strangers.machine import World
-from tests.strangers.reading import Reading, read_stream
 
 from tidegate.declarations.errors import UserError
-from tidegate.declarations.models import Pipeline, Query, Stream
+from tidegate.declarations.models import EPOCH, Pipeline, Query, Stream, from_us, to_us
+from tidegate.declarations.tables import STREAM_KEYS
 from tidegate.operators.tuple_bytes import tuple_bytes
 from tidegate.queries import planner
 from tidegate.store.intervals import intervals_between
@@ -36,36 +37,102 @@ MEASURED = ("run_metrics", "quality_results")
 
 def every_record_is_in_exactly_one_table(world: World) -> Iterator[str]:
     """Events and quarantine together hold each record of the files once, accepted or refused for the right reason."""
-    refused: dict[str, Counter[str]] = {}
-    for row in read_rows(world.tables, "quarantine"):
-        refused.setdefault(row["stream"], Counter())[row["reason"]] += 1
+    quarantine = _rows_by_interval(world, "quarantine")
     for stream in world.pipeline.streams:
-        reading = read_stream(world.pipeline, stream, world.start, world.case.intervals)
+        landing = world.landing(stream)
+        rows = [row for row in quarantine if row["stream"] == stream.name]
+        wanted = Counter(_refusal(world, fate) for fate in landing.account.refused)
+        actual = Counter(_refused_row(row) for row in rows if row["reason"] != "broken_file")
+        yield from _unlike(f"quarantine of {stream.name}", wanted, actual)
+        broken = Counter(row["source"] for row in rows if row["reason"] == "broken_file")
+        yield from _unlike(f"broken files of {stream.name}", +landing.broken, broken)
         events = read_rows(world.tables, f"events_{stream.name}")
-        expected, actual = Counter(reading.reasons()), refused.get(stream.name, Counter())
-        if expected != actual:
-            yield f"{stream.name}: quarantine has {dict(actual)}, expected {dict(expected)}"
-        wanted = Counter((r.identity, r.event, r.arrival) for r in reading.accepted)
-        found = Counter((row["event_id"], row["event_time"], row["arrival_time"]) for row in events)
-        if wanted != found:
-            lost, extra = list((wanted - found).elements()), list((found - wanted).elements())
-            yield f"{stream.name}: {len(lost)} records lost {lost[:SHOWN]}, {len(extra)} too many {extra[:SHOWN]}"
-        else:
-            yield from _values_differ(stream, reading, events)
+        accepted = Counter(_tuple(world, stream, fate) for fate in landing.account.accepted)
+        yield from _unlike(f"events_{stream.name}", accepted, Counter(_event(stream, row) for row in events))
 
 
-def _values_differ(stream: Stream, reading: Reading, events: list[dict[str, Any]]) -> Iterator[str]:
-    """Accepted tuples hold what the files hold."""
-    roles = {stream.id, stream.event_time, stream.arrival_time}
-    names = [c.name for c in stream.columns if c.name not in roles]
-    # Copies of one id that are accepted in turn differ by their times.
-    by_key = {(r.identity, r.event, r.arrival): r.values for r in reading.accepted}
-    for row in events:
-        values = by_key[row["event_id"], row["event_time"], row["arrival_time"]]
-        for name in names:
-            if values[name] != row[name]:
-                yield f"{stream.name}: {row['event_id']}: {name} is {row[name]!r}, the file has {values[name]!r}"
-                return
+def _interval(world: World, instant_us: int) -> datetime:
+    length_us = world.pipeline.interval_s * 1_000_000
+    return from_us(instant_us // length_us * length_us)
+
+
+def _refusal(world: World, fate: Fate) -> tuple[Any, ...]:
+    """A refused record: why, where in which file, when it arrived, and the interval that it belongs to."""
+    home = _interval(world, fate.home_us)
+    return fate.reason, fate.column, fate.file.path, fate.record.position, fate.verdict.arrival_us, home
+
+
+def _refused_row(row: dict[str, Any]) -> tuple[Any, ...]:
+    arrival = None if row["arrival_time"] is None else to_us(row["arrival_time"])
+    return row["reason"], row["column"], row["source"], row["position"], arrival, _start(row)
+
+
+def _rows_by_interval(world: World, table: str) -> list[dict[str, Any]]:
+    """The rows of a table, each with the label of its interval."""
+    if not any(live_files(world.tables / table).values()):
+        return []
+    rows: list[dict[str, Any]] = live_rows(world.tables / table).to_pylist()
+    return rows
+
+
+def _start(row: dict[str, Any]) -> datetime:
+    """Start of the interval in whose partition a row is."""
+    return datetime.fromisoformat(str(row["interval"])).replace(tzinfo=UTC)
+
+
+def _tuple(world: World, stream: Stream, fate: Fate) -> tuple[Any, ...]:
+    values = fate.verdict.values
+    keys = fate.id, values[stream.event_time], fate.verdict.arrival_us
+    return (*keys, *(repr(values[c.name]) for c in stream.columns if c.name not in STREAM_KEYS))
+
+
+def _event(stream: Stream, row: dict[str, Any]) -> tuple[Any, ...]:
+    keys = row["event_id"], to_us(row["event_time"]), to_us(row["arrival_time"])
+    return (*keys, *(repr(_plain(row[c.name])) for c in stream.columns if c.name not in STREAM_KEYS))
+
+
+def _plain(value: Any) -> Any:
+    """A value as the independent reader has it."""
+    if isinstance(value, datetime):
+        return to_us(value)
+    return (value - EPOCH.date()).days if isinstance(value, date) else value
+
+
+def _unlike(what: str, wanted: Counter[Any], actual: Counter[Any]) -> Iterator[str]:
+    if wanted != actual:
+        lost, extra = list((wanted - actual).elements()), list((actual - wanted).elements())
+        yield f"{what}: {len(lost)} lost {lost[:SHOWN]}, {len(extra)} too many {extra[:SHOWN]}"
+
+
+def columns_that_nobody_declares_are_counted(world: World) -> Iterator[str]:
+    """Of every interval the accepted tuples that have such a column, and the first of their arrivals."""
+    rows = _rows_by_interval(world, "unknown_columns")
+    for stream in world.pipeline.streams:
+        counted = world.landing(stream).account.unknown_columns()
+        length_us = world.pipeline.interval_s * 1_000_000
+        wanted = Counter((from_us(n * length_us), name, *counts) for (n, name), counts in counted.items())
+        own = [row for row in rows if row["stream"] == stream.name]
+        actual = Counter((_start(r), r["column"], r["records"], to_us(r["first_seen"])) for r in own)
+        yield from _unlike(f"unknown_columns of {stream.name}", wanted, actual)
+
+
+def files_are_named_with_what_they_hold(world: World) -> Iterator[str]:
+    """Each file whose records belong to the intervals is listed, with as many as it holds; a broken one says so."""
+    rows = _rows_by_interval(world, "source_files")
+    for stream in world.pipeline.streams:
+        landing = world.landing(stream)
+        own = [row for row in rows if row["stream"] == stream.name]
+        actual = Counter[str]()
+        for row in own:
+            actual[row["path"]] += row["rows"] or 0
+        wanted = Counter(fate.file.path for fate in landing.account.fates)
+        yield from _unlike(f"rows of the files of {stream.name}", wanted, +actual)
+        unreadable = {row["path"] for row in own if row["status"] == "unreadable"}
+        if unreadable != {file.path for file in landing.account.broken}:
+            yield f"{stream.name}: unreadable are {sorted(unreadable)}"
+        missing = sum(row["status"] == "missing" for row in own)
+        if bool(missing) != bool(landing.missing):
+            yield f"{stream.name}: {missing} rows say that a file is missing, {landing.missing} patterns have none"
 
 
 def answers_equal_brute_force(world: World) -> Iterator[str]:
@@ -228,8 +295,13 @@ def _without_interval(row: dict[str, Any]) -> str:
 
 
 def repeated_is_identical(world: World) -> Iterator[str]:
-    """Cut differently, and with intervals run again, every table has the same rows in the same order."""
-    mine, theirs = (contents(world.pipeline, root, MEASURED) for root in (world.whole, world.parts))
+    """Cut differently, and with intervals run again, every table has the same rows in the same order.
+
+    But for what is said of files that have grown in between.
+    """
+    grown = any(file.first is not None for file in world.case.files)
+    left_out = (*MEASURED, "source_files") if grown else MEASURED
+    mine, theirs = (contents(world.pipeline, root, left_out) for root in (world.whole, world.parts))
     yield from _rows_differ(mine, theirs, "in one go", "in parts")
 
 
@@ -379,6 +451,8 @@ def fillable(pipeline: Pipeline, query: Query) -> bool:
 
 LAWS: tuple[Law, ...] = (
     every_record_is_in_exactly_one_table,
+    columns_that_nobody_declares_are_counted,
+    files_are_named_with_what_they_hold,
     answers_equal_brute_force,
     truth_equals_brute_force,
     accuracy_equals_brute_force,

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from tests.strangers.case import Case
+from tests.strangers.case import Case, write_file
+from tests.strangers.landing import Landing, read_stream
 
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
-from tidegate.declarations.models import Pipeline
+from tidegate.declarations.models import Pipeline, Stream
 from tidegate.engine.context import RunContext
 from tidegate.engine.session import start_session
 from tidegate.live.run import Live
@@ -55,6 +56,7 @@ class World:
     lived: list[str] = field(default_factory=list)
     covered: list[bool] = field(default_factory=list)
     """Of the questions to history that were answered by an interval: whether it held the truth."""
+    landings: dict[str, Landing] = field(default_factory=dict)
 
     @property
     def start(self) -> datetime:
@@ -65,6 +67,12 @@ class World:
     def end(self) -> datetime:
         """End of the last interval."""
         return self.case.start + timedelta(seconds=self.pipeline.interval_s) * self.case.intervals
+
+    def landing(self, stream: Stream) -> Landing:
+        """What must become of a stream's files; read once."""
+        if stream.name not in self.landings:
+            self.landings[stream.name] = read_stream(self.pipeline, stream, self.case.start, self.case.intervals)
+        return self.landings[stream.name]
 
     @property
     def tables(self) -> Path:
@@ -132,7 +140,10 @@ def through(world: World, spark: Any) -> Iterator[Breach]:
     stages = [stage for stage in STAGES if stage != "publish" or case.publish]
     yield from stage_run(world, spark, world.whole, intervals, stages, "in one go")
     rest = list(intervals)
-    for count in case.cuts:
+    for number, count in enumerate(case.cuts):
+        for file in case.files:
+            if file.first is not None and number < 2:
+                write_file(world.home / file.path, file, case.declaration["streams"][file.stream], first=number == 0)
         yield from stage_run(world, spark, world.parts, rest[:count], COMPUTING, f"{count} intervals")
         rest = rest[count:]
     for number in case.again:

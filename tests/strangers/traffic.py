@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
-from tests.strangers.case import File, Record, csv_value
+from tests.strangers.case import File, Record
 from tests.strangers.columns import Values
+from tests.strangers.shapes import Shape
 
 STYLES = {
     "jsonl": ["plain", "plain", "ascii", "offset", "spaced", "quoted"],
+    "json": ["plain", "plain", "list", "offset", "spaced", "quoted"],
     "csv": ["plain", "plain", "crlf", "offset", "spaced"],
     "parquet": ["plain", "dictionary", "naive", "texts"],
+    "avro": ["plain", "dictionary", "naive", "texts"],
 }
 RATES = [
     "steady",
@@ -57,6 +60,12 @@ class StreamSpec:
     rows: int
     broken: list[str]
     resolution: str
+    shape: Shape = field(default_factory=Shape)
+
+    @property
+    def is_json(self) -> bool:
+        """Whether its records are JSON objects."""
+        return self.format in ("jsonl", "json")
 
 
 def arrivals(chance: Random, spec: StreamSpec, start: datetime, end: datetime, step_s: int) -> list[datetime]:
@@ -136,11 +145,19 @@ def records(chance: Random, spec: StreamSpec, instants: list[datetime]) -> list[
             record[spec.arrival_time] = at
         for column in spec.columns:
             record[column.name] = column.draw(chance, event)
+        record |= undeclared(spec, number)
         made.append((at, record))
         kinds = [kind for kind in spec.broken if kind != "clock_jump"]
         if kinds and chance.random() < 0.08:
             made += [(at, bad) for bad in broken(chance, spec, chance.choice(kinds), record, used)]
     return made
+
+
+def undeclared(spec: StreamSpec, number: int) -> dict[str, Any]:
+    """Values of the columns that nobody declares: of some records, for those of JSON need not have them."""
+    chance = Random(f"{spec.name}/others/{number}")
+    drawn = {name: chance.choice(values) for name, values in spec.shape.others.items()}
+    return {name: value for name, value in drawn.items() if not spec.is_json or chance.random() < 0.6}
 
 
 def broken(chance: Random, spec: StreamSpec, kind: str, good: dict[str, Any], used: list[Any]) -> list[Record]:
@@ -149,20 +166,19 @@ def broken(chance: Random, spec: StreamSpec, kind: str, good: dict[str, Any], us
     if spec.id_type == "integer":
         new_id = -(10**6) - len(used) * 1000 - chance.randrange(1000)
     record = {**good, spec.id: new_id}
-    text_like = spec.format in ("jsonl", "csv")
+    text_like = spec.is_json or spec.format == "csv"
     typed = [c for c in spec.columns if c.type not in ("string",)]
     if kind == "cut_off":
+        if spec.format == "json":
+            return []  # the whole file would be cut off
         if spec.format == "jsonl":
             return ['{"' + spec.id + '": "cut off']
         return [f"{new_id}"] if spec.format == "csv" and len(good) > 1 else []
     if kind == "not_a_record":
-        return (
-            [chance.choice(["not json at all", "[1, 2, 3]", "42", "null", '"text"', "{}"])]
-            if spec.format == "jsonl"
-            else []
-        )
+        words = ["not json at all", "[1, 2, 3]", "42", "null", '"text"', "{}"]
+        return [chance.choice(words[2:] if spec.format == "json" else words)] if spec.is_json else []
     if kind == "unknown_column":
-        return [{**record, "colour_of_sky": "blue"}] if spec.format == "jsonl" else []
+        return [{**record, "colour_of_sky": "blue"}] if spec.is_json else []
     if kind == "missing_id":
         return [{**record, spec.id: None}]
     if kind == "missing_time":
@@ -181,7 +197,7 @@ def broken(chance: Random, spec: StreamSpec, kind: str, good: dict[str, Any], us
         doubles = [c.name for c in spec.columns if c.type == "double"]
         if not doubles:
             return []
-        value: Any = float("nan") if spec.format == "parquet" else chance.choice(["NaN", "Infinity"])
+        value: Any = float("nan") if spec.format in ("parquet", "avro") else chance.choice(["NaN", "Infinity"])
         return [{**record, chance.choice(doubles): value}]
     if kind == "duplicate":
         return [{**good, spec.id: chance.choice(used)}]
@@ -193,11 +209,11 @@ def broken(chance: Random, spec: StreamSpec, kind: str, good: dict[str, Any], us
         return [{**record, spec.event_time: good[spec.event_time] - timedelta(days=365 * 20)}]
     if kind == "nested":
         # For a string column the text of an object may do.
-        return [{**record, chance.choice(typed).name: {"deep": [1]}}] if spec.format == "jsonl" and typed else []
+        return [{**record, chance.choice(typed).name: {"deep": [1]}}] if spec.is_json and typed else []
     if kind == "huge_integer":
         whole = [c.name for c in spec.columns if c.type == "integer"]
-        return [{**record, chance.choice(whole): 10**25}] if whole and spec.format == "jsonl" else []
-    return [""] if text_like and kind == "blank" else []
+        return [{**record, chance.choice(whole): 10**25}] if whole and spec.is_json else []
+    return [""] if text_like and spec.format != "json" and kind == "blank" else []
 
 
 def files(chance: Random, spec: StreamSpec, made: list[tuple[datetime, Record]], start: datetime) -> list[File]:
@@ -226,8 +242,9 @@ def files(chance: Random, spec: StreamSpec, made: list[tuple[datetime, Record]],
             part = chance.randrange(4)
         groups[period, part].append((at, record))
     found = []
+    names += spec.shape.others
     own_header, own_style = list(names), chance.choice(STYLES[spec.format])
-    if spec.format != "jsonl":
+    if not spec.is_json:
         chance.shuffle(own_header)
     for (period, part), held in sorted(groups.items(), key=lambda item: (str(item[0][0]), item[0][1])):
         if chance.random() < 0.5:
@@ -243,9 +260,11 @@ def files(chance: Random, spec: StreamSpec, made: list[tuple[datetime, Record]],
         if landed is None and spec.unit_s is None:
             landed = held[0][0]
         items = [record for _, record in held]
-        if spec.format == "jsonl" and chance.random() < 0.3:
+        if spec.is_json and chance.random() < 0.3:
             items = [{k: v for k, v in r.items() if v is not None} if isinstance(r, dict) else r for r in items]
-        found.append(File(spec.name, name, tuple(header), tuple(items), landed=landed, style=style))
+        found.append(
+            File(spec.name, name, tuple(header), tuple(items), landed=landed, style=style, packed=spec.shape.packed)
+        )
     return found
 
 
@@ -265,17 +284,19 @@ def broken_files(chance: Random, spec: StreamSpec, found: list[File]) -> list[Fi
     kind = chance.choice(["empty", "garbage", "header", "strange", "gone", "without"])
     if kind == "empty":
         result[index] = File(header=(), content=b"", **base)  # type: ignore[arg-type]
-    elif kind == "garbage" and spec.format == "parquet":
+    elif kind == "garbage" and spec.format in ("parquet", "avro"):
         result[index] = File(header=(), content=b"PAR1 and then nothing of the kind", **base)  # type: ignore[arg-type]
     elif kind == "garbage" and spec.format == "csv":
         result[index] = File(header=(), content=b"a,a,b\n1,2,3\n", **base)  # type: ignore[arg-type]
-    elif kind == "header" and spec.format in ("csv", "parquet"):
+    elif kind == "garbage" and spec.format == "json":
+        result[index] = File(header=(), content=b'{"a": [1, {"b": "}"}', **base)  # type: ignore[arg-type]
+    elif kind == "header" and not spec.is_json:
         result[index] = File(header=file.header, style=file.style, **base)  # type: ignore[arg-type]
-    elif kind == "strange" and spec.format in ("csv", "parquet"):
+    elif kind == "strange" and not spec.is_json:
         header = (*file.header, "colour_of_sky")
         rows = tuple({**r, "colour_of_sky": "blue"} if isinstance(r, dict) else r for r in file.records)
         result[index] = File(header=header, records=rows, style=file.style, **base)  # type: ignore[arg-type]
-    elif kind == "without" and spec.format in ("csv", "parquet") and spec.columns:
+    elif kind == "without" and not spec.is_json and spec.columns:
         gone = chance.choice(spec.columns).name
         header = tuple(name for name in file.header if name != gone)
         result[index] = File(
@@ -286,4 +307,4 @@ def broken_files(chance: Random, spec: StreamSpec, found: list[File]) -> list[Fi
     return result
 
 
-__all__ = ["StreamSpec", "arrivals", "broken_files", "csv_value", "files", "records"]
+__all__ = ["StreamSpec", "arrivals", "broken_files", "files", "records"]

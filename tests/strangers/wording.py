@@ -134,6 +134,13 @@ class Wording:
             return f"{name} % 7"
         return f"-{name}" if kind == "negative" else name
 
+    def decimal(self, alias: str, table: Table) -> str | None:
+        """A column of decimals, now and then, by itself: sums of these are exact."""
+        columns = [c for c in table.columns if c.type.startswith("decimal")]
+        if not columns or self.chance.random() < 0.5:
+            return None
+        return self.column(alias, self.chance.choice(columns))
+
     def text(self, alias: str, table: Table) -> str | None:
         """An expression of text over one tuple. Letter case is left alone: engines differ on ß and its like."""
         chance, columns = self.chance, table.of("string")
@@ -184,9 +191,11 @@ class Wording:
         while value is None:
             value = Values(column.name, column.type, False, 0.0, column.law).draw(chance, self.at)
         if column.type == "string":
-            return quoted(value)
+            return quoted(value.replace("\r", ""))
         if column.type in ("timestamp", "date"):
             return f"'{value.isoformat(sep=' ')[:19]}'" if column.type == "timestamp" else f"'{value}'"
+        if column.type.startswith("decimal"):
+            return f"{value:f}"
         return repr(value).upper() if isinstance(value, bool) else repr(value)
 
     def aggregates(self, aliases: list[tuple[str, Table]]) -> list[str]:
@@ -194,7 +203,7 @@ class Wording:
         chance, found = self.chance, []
         for number in range(chance.randint(1, 4)):
             alias, table = chance.choice(aliases)
-            value = self.number(alias, table) or "1"
+            value = self.decimal(alias, table) or self.number(alias, table) or "1"
             any_column = self.column(alias, chance.choice(list(table.columns)))
             kind = chance.choice(["count", "count_of", "sum", "sum", "avg", "min", "max", "ratio", "flag", "shifted"])
             name = f" AS {self.name(f'v{number}')}"
@@ -264,7 +273,7 @@ class Wording:
             for alias, table in aliases
             for column in table.columns
             if column.type in ("string", "boolean", "date")
-            or (column.type == "integer" and small(column))
+            or ((column.type == "integer" or column.type.startswith("decimal")) and small(column))
             or chance.random() < 0.05
         ]
         chance.shuffle(candidates)
@@ -378,7 +387,9 @@ def joinable(column: Values) -> bool:
 
 
 def small(column: Values) -> bool:
-    """Whether an integer column has few values."""
+    """Whether a column of integers or decimals has few values."""
+    if column.type.startswith("decimal"):
+        return bool(column.law[2] - column.law[1] <= 10)
     return isinstance(column.law[0], int) and len(column.law) == 2 and column.law[1] - column.law[0] <= 10
 
 

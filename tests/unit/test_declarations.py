@@ -73,7 +73,7 @@ def test_a_folder_becomes_a_pipeline(tmp_path: Path) -> None:
     assert (pipeline.initial_slack_s, pipeline.rate_change, pipeline.partitions) == (3600, 0.5, 2)
     assert pipeline.promise_period_s == 86400
     assert pipeline.start.isoformat() == "2013-01-01T00:00:00+00:00"
-    departures, weather = pipeline.streams
+    departures, weather, _ = pipeline.streams
     assert departures.path == f"{tmp_path.resolve()}/flights/landing/departures/%Y-%m-%dT%H.jsonl"
     assert departures.rate == 40 / 3600
     assert (departures.max_early_s, departures.max_late_s, departures.max_width_s) == (3600, 172800, 10800)
@@ -156,8 +156,8 @@ BOMB = "a: &a [1,1,1,1,1,1,1,1,1]\n" + "".join(
         (b"{a: " * 2000, "1:81: not valid YAML: nested more than 20 levels deep"),
         (b"a: &a [*a]\n", "1:8: not valid YAML: found undefined alias 'a'"),
         (b"\xff\xfen\x00", "1:1: byte 0xff is not UTF-8"),
-        (GOOD.encode() + b"x: \xe9\n", "43:4: byte 0xe9 is not UTF-8"),
-        (GOOD.encode() + b"\0", "43:1: a NUL character"),
+        (GOOD.encode() + b"x: \xe9\n", "57:4: byte 0xe9 is not UTF-8"),
+        (GOOD.encode() + b"\0", "57:1: a NUL character"),
         (GOOD.replace("operations", "\x07").encode(), "3:8: not valid YAML: control characters"),
         (b"x" * (MAX_FILE_BYTES + 1), "1:1: the file is larger than 1024 KiB"),
         (b"x" * 100_000, "1:1: the pipeline is not a mapping"),

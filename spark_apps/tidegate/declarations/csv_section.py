@@ -23,6 +23,7 @@ CSV_KEYS = {
     "nulls": 'Cells that stand for no value, besides those without content: `[NA, "-"]`. A quoted cell is text.',
     "comment": "A line that begins with this sign is no record.",
 }
+_SIGNS = ("delimiter", "decimal", "quote", "comment")
 _WORDS = {"tab": "\t", "\\t": "\t", "space": " "}
 
 
@@ -38,6 +39,8 @@ def read_csv_section(section: Section) -> CsvDialect:
         "comment": _sign(section, "comment", str),
     }
     dialect = CsvDialect(**{key: value for key, value in values.items() if value is not None})
+    if any(key in section and values[key] is None for key in _SIGNS):
+        return dialect  # what a mistaken sign should have been, nobody knows
     signs = {"delimiter": dialect.delimiter, "quote": dialect.quote, "comment": dialect.comment}
     used = [(key, sign) for key, sign in signs.items() if sign]
     for number, (key, sign) in enumerate(used):
@@ -57,7 +60,7 @@ def _sign(section: Section, key: str, convert: Callable[[str], str]) -> str | No
         return None
     title = f"'{key}' in {section.title}"
     if not isinstance(node, yaml.ScalarNode):
-        section.report.add(node.start_mark.index, f"{title} is not a plain value", "one sign")
+        section.report.add(node.start_mark.index, f"{title} is not a plain value", "one ASCII character")
         return None
     try:
         sign = convert(node.value)
@@ -71,7 +74,7 @@ def _sign(section: Section, key: str, convert: Callable[[str], str]) -> str | No
 
 def _check_sign(sign: str) -> None:
     if len(sign) != 1 or not sign.isascii() or sign in "\r\n\0":
-        raise UnreadableError(f"{shown(sign)} is not one sign", "one ASCII character, in quotes")
+        raise UnreadableError(f"{shown(sign)} is not one ASCII character", "one, such as ';', or the word tab")
 
 
 def _decimal(text: str) -> str:

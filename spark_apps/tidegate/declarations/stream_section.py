@@ -88,6 +88,7 @@ HISTORY_KEYS = {
 }
 LANDED = "landed"
 NO_ID = "none"
+_DIGITS = re.compile(r"decimal *\( *[0-9]+ *(, *[0-9]+ *)?\)", re.ASCII | re.IGNORECASE)
 # What an id of several columns may be made of; that of one is a string or an integer.
 _ID_TYPES = ("string", "integer", "boolean", "timestamp", "date")
 
@@ -157,7 +158,8 @@ class StreamSection:
         if node is None:
             return CsvDialect()
         if self.format is not None and self.format != "csv":
-            self.report.add(node.start_mark.index, f"'csv' in a stream of format {self.format}", "format: csv")
+            message = f"'csv' in stream '{self.name}', whose format is {self.format}"
+            self.report.add(node.start_mark.index, message, "format: csv")
         return read_csv_section(Section(self.report, node, f"csv of stream '{self.name}'", CSV_KEYS))
 
     def _files(self) -> str | None:
@@ -168,7 +170,8 @@ class StreamSection:
         if "path" in self.section:
             message = f"'source' and 'path' in stream '{self.name}' both say where the records come from"
             self.report.add(node.start_mark.index, message, "one of them")
-        return Section(self.report, node, f"source of stream '{self.name}'", SOURCE_KEYS).read("files", self._path)
+        source = Section(self.report, node, f"source of stream '{self.name}'", SOURCE_KEYS)
+        return source.read("files", self._path) if isinstance(node, yaml.MappingNode) else None
 
     def _read_columns(self, csv: CsvDialect) -> None:
         node = self.section.node("columns")
@@ -243,16 +246,17 @@ class StreamSection:
 
     def _id(self) -> tuple[str, ...] | None:
         """The columns that identify a record; none: its place does."""
-        node = self.section.node("id")
-        if not isinstance(node, yaml.SequenceNode):
+        node = self.section.node("id", required=False)
+        if node is None or isinstance(node, yaml.ScalarNode):
             name = self._role("id", ("string", "integer"), instead=NO_ID)
             return None if name is None else () if name == NO_ID and NO_ID not in self.columns else (name,)
         expected = "a list of columns, such as [order_id, line]"
-        if not node.value or not all(isinstance(item, yaml.ScalarNode) for item in node.value):
+        items = node.value if isinstance(node, yaml.SequenceNode) else []
+        if not items or not all(isinstance(item, yaml.ScalarNode) for item in items):
             self.report.add(node.start_mark.index, f"'id' in stream '{self.name}' is no list of columns", expected)
             return None
         names: list[str] = []
-        for item in node.value:
+        for item in items:
             name, at = str(item.value).strip(), item.start_mark.index
             column = self.columns.get(name)
             if column is None and self.columns_known:
@@ -272,7 +276,8 @@ class StreamSection:
         if name is None or not self.columns_known or (name == instead and name not in self.columns):
             return name
         offset = self.section.value_offset(key)
-        expected = f"a declared column of type {' or '.join(types)}" + (f", or '{instead}'" if instead else "")
+        free = instead and instead not in self.columns
+        expected = f"a declared column of type {' or '.join(types)}" + (f", or '{instead}'" if free else "")
         column = self.columns.get(name)
         if column is None:
             misspelt = Misspelt(name, [*self.columns, *([instead] if instead else [])])
@@ -296,8 +301,9 @@ class StreamSection:
                 continue  # refused already: a reserved word
             if lower in own and values[own[lower]] not in (None, name, (name,)):
                 role = own[lower]
-                holds = values[role] if isinstance(values[role], str) else ", ".join(values[role]) or "a record's place"
-                message = f"column '{name}' would clash with the column '{lower}' that holds '{holds}'"
+                names = values[role] if isinstance(values[role], str) else ", ".join(values[role])
+                holds = f"'{names}'" if names else "a record's place in its file"
+                message = f"column '{name}' would clash with the column '{lower}' that holds {holds}"
                 self.report.add(offset, message, f"another name, such as '{self.name}_{lower}', or '{role}: {name}'")
             elif lower in own and name != lower:
                 message = f"column '{name}' would clash with the column '{lower}' of the stream's table"
@@ -412,6 +418,9 @@ def column_type(text: str) -> ColumnType:
         message = f"{shown(word)} is cut off: within braces a comma ends a value"
         raise UnreadableError(message, f"quotes around it: '{word}, 2)'")
     if kind is None:
+        if _DIGITS.fullmatch(word):
+            expected = f"decimal(p, s): p digits in all, 1 to {MAX_PRECISION}, of them s after the point"
+            raise UnreadableError(f"{shown(word)} is no type", expected)
         known = (*SIMPLE_TYPES, "decimal(10, 2)")
         expected = f"one of {', '.join(SIMPLE_TYPES)}, or decimal(p, s) of at most {MAX_PRECISION} digits"
         raise UnreadableError(f"{shown(word)} is not a known value", expected, Misspelt(word, known))

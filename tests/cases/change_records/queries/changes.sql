@@ -1,0 +1,1 @@
+SELECT op, COUNT(*) AS n, SUM(amount) AS amount FROM s [RANGE 1 HOUR] GROUP BY op EVERY 30 MINUTES

@@ -1,0 +1,1 @@
+SELECT city, COUNT(*) AS n, SUM(total) AS total FROM s [RANGE 1 HOUR] GROUP BY city EVERY 30 MINUTES
