@@ -247,12 +247,12 @@ def opened_text(file: SourceFile, encoding: str = "utf-8") -> tuple[BinaryIO, bo
         BrokenFileError: it begins as no text does.
     """
     content, packed, head = _unpacked(file)
-    if codecs.lookup(encoding).name not in ("utf-8", "ascii", "utf-8-sig"):
-        return cast(BinaryIO, io.BufferedReader(_Transcoded(content, encoding), BLOCK_BYTES)), False
     for magic, kind in _OTHER_MAGIC.items():
         if head.startswith(magic) and not packed:
             content.close()
             raise BrokenFileError(f"its content is {kind}, not text")
+    if codecs.lookup(encoding).name not in ("utf-8", "ascii", "utf-8-sig"):
+        return cast(BinaryIO, io.BufferedReader(_Transcoded(content, encoding), BLOCK_BYTES)), False
     return content, not packed
 
 

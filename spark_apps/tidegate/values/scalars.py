@@ -293,8 +293,11 @@ def exact_number(text: str) -> Decimal:
         NotFiniteError: it writes NaN or an infinity.
     """
     number = Decimal(_number_text(text))
-    if not number.is_zero() and not -_LARGEST_EXPONENT < number.adjusted() < _LARGEST_EXPONENT:
+    if number.adjusted() >= _LARGEST_EXPONENT and not number.is_zero():
         raise NotOfTypeError
+    if number.adjusted() <= -_LARGEST_EXPONENT:
+        # Nothing is as small: it is its sign that counts.
+        return Decimal("0e-1") if number.is_zero() else Decimal(f"1e-{_LARGEST_EXPONENT}").copy_sign(number)
     if len(number.as_tuple().digits) > _LARGEST_EXPONENT:
         number = number.normalize(Context(prec=1000))
     return number

@@ -41,7 +41,7 @@ from tidegate.values.base import (
 )
 from tidegate.values.clock import Int64s, local_us, utc_all_us, utc_us
 from tidegate.values.patterns import fixed_width_us
-from tidegate.values.scalars import exact_number
+from tidegate.values.scalars import EXACT, exact_number
 
 _DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})", re.ASCII)
 _TIMESTAMP = re.compile(
@@ -203,12 +203,12 @@ class Epoch(TimeFormat):
                 raise NotOfTypeError
             text = text.replace(self.point, ".")
         try:
-            ns = exact_number(text) * self.unit_ns
+            ns = EXACT.multiply(exact_number(text), self.unit_ns)
         except ValueError:
             raise NotOfTypeError from None
         if abs(ns) > 10**21:
             raise NotOfTypeError
-        us = int((ns / 1000).to_integral_value("ROUND_FLOOR"))
+        us = int(EXACT.divide(ns, 1000).to_integral_value("ROUND_FLOOR", EXACT))
         if self.kind != "date":
             return Moment(us)
         if not LEAST_US <= us < END_US:

@@ -11,7 +11,6 @@ from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidegate.declarations.models import PathStep
 from tidegate.values.base import DAY_US, END_US, LEAST_US, Day, Moment, Nested, RawValue, Untyped, valid
@@ -175,8 +174,3 @@ def _shown(value: pa.Scalar) -> str:
         return plain.decode(errors="backslashreplace") if isinstance(plain, bytes) else str(plain)
     except (ValueError, OverflowError, pa.ArrowException):
         return str(value)
-
-
-def take(column: pa.Array, rows: Sequence[int]) -> pa.Array:
-    """Some of the values."""
-    return pc.take(column, pa.array(rows, pa.int64()))

@@ -31,13 +31,14 @@ _EXAMPLES = 24
 
 
 class _Object(dict):  # type: ignore[type-arg]
-    """Members; ``repeated``: the names that come more than once."""
+    """Members; ``repeated``: the names that come more than once; ``pairs``: then all of them, in their order."""
 
     repeated: frozenset[str] = frozenset()
+    pairs: Sequence[tuple[str, Any]] = ()
 
 
-class _RepeatedError(Exception):
-    """A member on the way to a column comes twice."""
+class _UnreadableError(Exception):
+    """A member on the way to a column comes twice, or text holds half of a surrogate pair."""
 
 
 def parse_object(text: bytes) -> _Object | None:
@@ -50,8 +51,6 @@ def parse_object(text: bytes) -> _Object | None:
         )
         if not isinstance(parsed, _Object) or not parsed or b"\0" in text:
             return None
-        if b"\\u" in text:
-            json.dumps(parsed, ensure_ascii=False).encode()  # half of a surrogate pair is no text
     except (ValueError, RecursionError):
         return None
     return parsed
@@ -70,6 +69,7 @@ def _members(pairs: list[tuple[str, Any]]) -> _Object:
     if len(members) != len(pairs):
         names = [name for name, _ in pairs]
         members.repeated = frozenset(name for name in members if names.count(name) > 1)
+        members.pairs = pairs
     return members
 
 
@@ -79,11 +79,11 @@ def record_of(layout: Layout, parsed: _Object | None) -> Record | None:
         return None
     try:
         values = {f.column.name: _value(parsed, f) for f in layout.fields}
-    except _RepeatedError:
+    except _UnreadableError:
         return None
-    others = parsed.keys() - layout.tops
+    others = {name.encode(errors="backslashreplace").decode() for name in parsed.keys() - layout.tops}
     if not layout.refuses_others:
-        others = {name for name in others if parsed[name] is not None}
+        others = {name for name in others if parsed.get(name) is not None}
     return Record(values, frozenset(others))
 
 
@@ -96,15 +96,23 @@ def _value(parsed: _Object, field: Field) -> RawValue:
             if not isinstance(value, _Object):
                 return Untyped("")
             if step in value.repeated:
-                raise _RepeatedError
+                raise _UnreadableError
             value = value.get(step)
         elif isinstance(value, list):
             value = value[step] if step < len(value) else None
         else:
             return Untyped("")
     if isinstance(value, _Object | list):
-        return Nested(compact(value) if field.column.type == "string" else "")
-    return value  # type: ignore[no-any-return]
+        return Nested(_whole(compact(value)) if field.column.type == "string" else "")
+    return _whole(value) if isinstance(value, str) and not value.isascii() else value  # type: ignore[no-any-return]
+
+
+def _whole(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise _UnreadableError from None
+    return text
 
 
 def compact(value: Any) -> str:
@@ -114,7 +122,8 @@ def compact(value: Any) -> str:
     '{"a":[1.50,null,true,"ü"]}'
     """
     if isinstance(value, dict):
-        return "{" + ",".join(f"{json.dumps(name, ensure_ascii=False)}:{compact(x)}" for name, x in value.items()) + "}"
+        members = (isinstance(value, _Object) and value.pairs) or value.items()
+        return "{" + ",".join(f"{json.dumps(name, ensure_ascii=False)}:{compact(x)}" for name, x in members) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(compact, value)) + "]"
     return str(value) if isinstance(value, Number) else json.dumps(value, ensure_ascii=False)
@@ -261,7 +270,7 @@ def _types_by_example(layout: Layout, block: Block) -> dict[tuple[PathStep, ...]
     for one in layout.fields:
         try:
             values = [_value(parsed, one) for parsed in examples if parsed is not None]
-        except _RepeatedError:
+        except _UnreadableError:
             return None
         kind = _type_of([value for value in values if value is not None], one)
         if kind is None or types.setdefault(one.column.steps, kind) != kind:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from tidegate.declarations.models import Stream
 from tidegate.sources.files import PACKED, BrokenFileError, Piece, SourceFile
-from tidegate.sources.formats.arrays import as_text, follow, raw_values, record_text, storage, take
+from tidegate.sources.formats.arrays import as_text, follow, raw_values, record_text, storage
 from tidegate.sources.formats.base import Batch, Format, Others, Raw, Reading
 from tidegate.sources.formats.texts import EXPANSION, texts_at_positions
 from tidegate.sources.judge import Record
@@ -60,12 +60,12 @@ class RowsBatch(Batch):
         """One row; None if the file has no columns."""
         if not self.tops and not self.others:
             return None
-        values = {name: raw_values(take(column, [row]))[0] for name, column in self.raw.items()}
+        values = {name: raw_values(column[row : row + 1])[0] for name, column in self.raw.items()}
         return Record(values, frozenset(self.others))
 
     def text(self, row: int) -> str:
         """The columns that are read, as a JSON object."""
-        return record_text({name: raw_values(take(column, [row]))[0] for name, column in self.tops.items()})
+        return record_text({name: raw_values(column[row : row + 1])[0] for name, column in self.tops.items()})
 
     def between(self, first: int, last: int) -> Batch:
         """Some of the rows."""
@@ -136,10 +136,12 @@ class Parquet(Format):
                 first = row = sum(file.metadata.row_group(i).num_rows for i in range(piece.start))
                 count.counted = sum(file.metadata.row_group(i).num_rows for i in groups)
                 columns = [n for n, kind in zip(names, file.schema_arrow.types, strict=True) if n in wanted]
-                for batch in file.iter_batches(BATCH_ROWS, row_groups=list(groups), columns=columns, use_threads=False):
-                    tops = {n: storage(batch.column(batch.schema.get_field_index(n))) for n in wanted}
-                    yield RowsBatch.of(piece.stream, row, batch.num_rows, tops, others)
-                    row += batch.num_rows
+                # Group by group: pyarrow cannot make one batch of several groups' nested values.
+                for group in groups:
+                    for batch in file.iter_batches(BATCH_ROWS, row_groups=[group], columns=columns, use_threads=False):
+                        tops = {n: storage(batch.column(batch.schema.get_field_index(n))) for n in wanted}
+                        yield RowsBatch.of(piece.stream, row, batch.num_rows, tops, others)
+                        row += batch.num_rows
                 count.read = row - first
                 if count.read != count.counted:
                     raise BrokenFileError(f"its footer says {count.counted} rows, {count.read} can be read")
