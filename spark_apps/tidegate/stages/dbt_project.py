@@ -109,6 +109,8 @@ def spark_type(arrow: pa.DataType) -> str:
         return f"map<{spark_type(arrow.key_type)},{spark_type(arrow.item_type)}>"
     if pa.types.is_timestamp(arrow):
         return "timestamp"
+    if pa.types.is_decimal(arrow):
+        return f"decimal({arrow.precision},{arrow.scale})"
     return {
         pa.string(): "string",
         pa.int64(): "bigint",
