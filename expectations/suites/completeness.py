@@ -54,9 +54,9 @@ def _records(case: Case) -> Iterator[dict[str, object]]:
 
 def _partitions(case: Case) -> Iterator[dict[str, object]]:
     for table in case.cached.tables.tables():
-        found = case.has(table)
-        if table not in _NOT_DUE and (found or table not in _ADDED or not _is_older(case)):
-            yield {"table": table, "subject": table, "partitions_due": 1, "partitions_found": int(found)}
+        is_there = case.has(table)
+        if table not in _NOT_DUE and (is_there or table not in _ADDED or not _is_older(case)):
+            yield {"table": table, "subject": table, "partitions_due": 1, "partitions_found": int(is_there)}
 
 
 def _is_older(case: Case) -> bool:

@@ -214,9 +214,9 @@ def data_examples() -> list[DataExample]:
     fences = r"```(json|csv|python)\n(.*?)```\n.*?```yaml\n(.*?)```\n.*?```text\n(.*?)```"
     parts = re.split(r"^##+ (.*)$", page, flags=re.MULTILINE)
     return [
-        DataExample(title, *found)
+        DataExample(title, *example)
         for title, text in zip(parts[1::2], parts[2::2], strict=True)
-        for found in re.findall(fences, text, re.DOTALL)
+        for example in re.findall(fences, text, re.DOTALL)
     ]
 
 
@@ -269,8 +269,8 @@ def test_data_become_the_tuples_that_the_page_shows(
     refused = [
         f"refused: {row['reason']}, column {row['column']}" for row in warehouse.read_arrow("quarantine").to_pylist()
     ]
-    found = [" | ".join(_as_shown(value) for value in row.values()) for row in tuples]
-    assert sorted(found + refused) == sorted(rows)
+    accepted = [" | ".join(_as_shown(value) for value in row.values()) for row in tuples]
+    assert sorted(accepted + refused) == sorted(rows)
 
 
 def _as_shown(value: object) -> str:

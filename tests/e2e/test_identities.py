@@ -136,7 +136,7 @@ class Market:
         import pyarrow.parquet as pq
 
         files = live_files(self.root / "market" / "marts" / name).values()
-        return [row for own in files for file in own for row in pq.ParquetFile(file).read().to_pylist()]
+        return [row for paths in files for file in paths for row in pq.ParquetFile(file).read().to_pylist()]
 
 
 def tables_of(pipeline: Pipeline, root: Path) -> dict[str, list[dict[str, Any]]]:
@@ -188,10 +188,10 @@ def test_an_id_of_two_columns_is_their_values_and_of_none_the_place(market: Mark
 
 
 def test_a_second_run_leaves_the_same_tables(market: Market) -> None:
-    again = market.tables()
-    assert again.keys() == market.first.keys()
+    second = market.tables()
+    assert second.keys() == market.first.keys()
     for table, rows in market.first.items():
-        assert again[table] == rows, table
+        assert second[table] == rows, table
 
 
 @pytest.mark.parametrize("query", sorted(QUERIES))
@@ -208,10 +208,10 @@ def test_history_is_exact_and_is_asked(market: Market, stream: str) -> None:
         comparison = check(market.pipeline, market.pipeline.stream(stream), market.root / "market", START, END)
         assert comparison.equal, str(comparison)
         assert comparison.rows > 0
-    asked = f"SELECT COUNT(*) AS n FROM {stream}"
-    found = query_history(market.pipeline, market.root, asked, START, START + timedelta(hours=1))
-    assert found["rows"][0]["n"]["estimate"] == 3600 / EVERY_S[stream]
-    assert found["rows"][0]["n"]["exact"]
+    query = f"SELECT COUNT(*) AS n FROM {stream}"
+    answer = query_history(market.pipeline, market.root, query, START, START + timedelta(hours=1))
+    assert answer["rows"][0]["n"]["estimate"] == 3600 / EVERY_S[stream]
+    assert answer["rows"][0]["n"]["exact"]
 
 
 def test_only_the_field_that_is_new_is_warned_of_and_only_once(market: Market) -> None:
@@ -273,16 +273,16 @@ def client(market: Market, tmp_path: Path) -> Iterator[psycopg.Connection]:
 
 def test_the_sql_server_has_the_tables_and_their_columns(client: psycopg.Connection) -> None:
     columns = "SELECT table_schema, column_name FROM information_schema.columns WHERE table_name = %s ORDER BY 1, 2"
-    found = client.execute(columns, ("unknown_columns",)).fetchall()
-    own = {name for schema, name in found if schema == "warehouse"}
-    assert own == {"stream", "column", "records", "first_seen", "interval"}
-    assert {schema for schema, _ in found} == {"tidegate", "warehouse"}
+    listed = client.execute(columns, ("unknown_columns",)).fetchall()
+    names = {name for schema, name in listed if schema == "warehouse"}
+    assert names == {"stream", "column", "records", "first_seen", "interval"}
+    assert {schema for schema, _ in listed} == {"tidegate", "warehouse"}
     assert {("warehouse", "source"), ("warehouse", "position")} <= set(
         client.execute(columns, ("quarantine",)).fetchall()
     )
     assert {("warehouse", "since")} <= set(client.execute(columns, ("source_files",)).fetchall())
-    asked = "SELECT count(*), count(DISTINCT event_id) FROM warehouse.events_clicks"
-    assert client.execute(asked).fetchone() == (1200, 1200)
+    tuples = "SELECT count(*), count(DISTINCT event_id) FROM warehouse.events_clicks"
+    assert client.execute(tuples).fetchone() == (1200, 1200)
     refused = 'SELECT "column", "position" FROM warehouse.quarantine WHERE reason = \'duplicate_id\''
     assert client.execute(refused).fetchall() == [("order_no, line", 361)]
     assert client.execute("SELECT sum(records) FROM tidegate.unknown_columns").fetchone() == (900,)

@@ -76,9 +76,9 @@ def test_report_and_sql_show_older_tables(older: Warehouse) -> None:
     page = report.run(older.pipeline, older.root).read_text(encoding="utf-8")
     assert "Fields ignored" not in page and "unknown_columns" not in page
     assert "wrong_type" in page
-    found = {relation.table: relation for relation in relations(older)}
-    assert files_of(older, found["unknown_columns"]) == ()
-    assert len(files_of(older, found["quarantine"])) == HOURS
+    by_table = {relation.table: relation for relation in relations(older)}
+    assert files_of(older, by_table["unknown_columns"]) == ()
+    assert len(files_of(older, by_table["quarantine"])) == HOURS
     assert "unknown_columns" in duckdb_script(older)
 
 

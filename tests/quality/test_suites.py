@@ -489,12 +489,12 @@ def put(warehouse: Warehouse, table: str, spoil: Callable[[list[Row], int], obje
 
 def warned(warehouse: Warehouse, rule: str, **options: Any) -> list[tuple[str, str]]:
     """(hour, detail) of a rule's warnings, all hours judged in one pass."""
-    found = Checkpoint(warehouse.pipeline, warehouse, suites=(alone(rule),), **options).run(
+    results = Checkpoint(warehouse.pipeline, warehouse, suites=(alone(rule),), **options).run(
         intervals(warehouse.pipeline)
     )
     return [
         (result.interval.label[-2:], row["detail"])
-        for result in found
+        for result in results
         for row in result.rows
         if row["expectation"] == rule and not row["success"] and row["severity"] == "warning"
     ]
@@ -541,13 +541,13 @@ def test_a_declared_column_has_no_value_until_the_first(
 
     put(spoilt, "events_weather", without)
     put(spoilt, "unknown_columns", lambda rows, _: rows.append({"stream": "weather", "column": "delays", "records": 6}))
-    found = warned(spoilt, "column_has_values", gathered=tmp_path)
-    assert [hour for hour, _ in found] == ["00", "02"]
-    assert found[0][1] == (
+    results = warned(spoilt, "column_has_values", gathered=tmp_path)
+    assert [hour for hour, _ in results] == ["00", "02"]
+    assert results[0][1] == (
         "every declared column has had a value, in this interval or in one before "
         "(weather delay; its records have delays): measured 6, promised at most 0"
     )
-    assert warned(spoilt, "column_has_values", gathered=tmp_path) == found == warned(spoilt, "column_has_values")
+    assert warned(spoilt, "column_has_values", gathered=tmp_path) == results == warned(spoilt, "column_has_values")
 
 
 def test_a_column_that_never_has_a_value_costs_each_footer_once(
