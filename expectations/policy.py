@@ -31,6 +31,8 @@ SEVERITIES: Mapping[str, Severity] = MappingProxyType(
         "event_ids_unique": "critical",
         "event_arrived_in_interval": "critical",
         "quarantine_share": "warning",
+        "column_declared": "warning",
+        "column_has_values": "warning",
         # completeness: every record accounted for, every due window answered.
         "rows_accounted": "critical",
         "partitions_written": "critical",

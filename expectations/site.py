@@ -27,10 +27,10 @@ import pyarrow.compute as pc
 from markupsafe import Markup
 
 from expectations.checkpoint import IntervalResult, SuiteResult
+from expectations.columns import Tables
 from expectations.policy import SEVERITIES
 from expectations.results import Row, failures, number
 from expectations.suites import SUITES
-from expectations.tables import Tables
 from expectations.trends import TRENDS, trends, week_of, weeks
 from tidegate.declarations.interval_labels import label_start
 from tidegate.declarations.models import Pipeline
@@ -223,7 +223,7 @@ def suite_of(rule: str) -> str:
 
 def _rule_suites() -> dict[str, str]:
     prefixes = {
-        "file": "arrivals", "event": "arrivals", "quarantine": "arrivals",
+        "file": "arrivals", "event": "arrivals", "quarantine": "arrivals", "column": "arrivals",
         "rows": "completeness", "partitions": "completeness", "stages": "completeness", "windows": "completeness",
         "answer": "answers", "truth": "accuracy", "accuracy": "accuracy", "window": "accuracy",
         "promise": "promises", "slack": "promises", "plan": "plans", "history": "history",

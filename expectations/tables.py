@@ -6,15 +6,17 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
+from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from expectations.columns import EmptyColumns, Tables, UnknownColumns
 from tidegate.declarations.interval_labels import label_start
 from tidegate.declarations.models import Pipeline, to_us
 from tidegate.declarations.types import TIMESTAMP
-from tidegate.store import gathered
 
 # Tables with a row a tuple: of these a suite gets the columns that it names, and nothing is remembered.
 _ROW_A_TUPLE = ("events_", "history_samples_", "quarantine")
@@ -42,22 +44,16 @@ class Interval(Protocol):
     def label(self) -> str: ...  # noqa: D102
 
 
-class Tables(gathered.Tables, Protocol):
-    """The tables of one pipeline (a Warehouse is one)."""
-
-    def tables(self) -> list[str]: ...  # noqa: D102
-    def labels(self, table: str) -> list[str]: ...  # noqa: D102  # ascending
-    def rows(self, table: str, label: str) -> int: ...  # noqa: D102
-
-
 @dataclass
 class Cached:
     """Tables that remember the small partitions that suites and trailing periods read again and again.
 
+    ``gathered``: this machine's folder for what is read of all intervals, once each; None: none.
     ``ahead``: labels of the intervals that are judged next; who asks for one of their partitions has all of them read.
     """
 
     tables: Tables
+    gathered: Path | None = None
     ahead: tuple[str, ...] = ()
     _labels: dict[str, list[str]] = field(default_factory=dict)
     _together: dict[tuple[str, tuple[str, ...]], pa.Table] = field(default_factory=dict)
@@ -65,6 +61,16 @@ class Cached:
     _steps: dict[tuple[str, str], list[tuple[str, int, Any]]] = field(default_factory=dict)
     _first_arrivals: dict[tuple[str, str], datetime | None] = field(default_factory=dict)
     _began: dict[tuple[str, str], datetime | None] = field(default_factory=dict)
+
+    @cached_property
+    def empty_columns(self) -> EmptyColumns:
+        """Which columns have had no value."""
+        return EmptyColumns(self.tables, self.gathered)
+
+    @cached_property
+    def unknown_columns(self) -> UnknownColumns:
+        """Since when records have had columns that are not declared."""
+        return UnknownColumns(self.tables, self.gathered)
 
     def labels(self, table: str) -> list[str]:
         """Labels of the table's partitions, ascending."""
@@ -164,6 +170,11 @@ class Case:
         labels, label = self.cached.labels(table), self.interval.label
         at = bisect_left(labels, label)
         return at < len(labels) and labels[at] == label
+
+    def before(self, table: str) -> list[str]:
+        """Labels of a table's partitions of all earlier intervals, ascending."""
+        labels = self.cached.labels(table)
+        return labels[: bisect_left(labels, self.interval.label)]
 
     def trailing(self, table: str, period: timedelta) -> list[str]:
         """Labels of a table's partitions of the intervals that began within ``period`` before this interval's end."""

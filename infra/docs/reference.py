@@ -20,15 +20,25 @@ import yaml
 
 from tidegate import cli
 from tidegate.declarations import load_pipeline
-from tidegate.declarations.models import Stream
+from tidegate.declarations.csv_section import CSV_KEYS
+from tidegate.declarations.models import CsvDialect, Stream
 from tidegate.declarations.pipeline_file import PIPELINE_KEYS, PipelineFile, read_pipeline_file
 from tidegate.declarations.positions import Report, Source
-from tidegate.declarations.stream_section import COLUMN_KEYS, HISTORY_KEYS, STREAM_KEYS
+from tidegate.declarations.stream_section import COLUMN_KEYS, HISTORY_KEYS, SOURCE_KEYS, STREAM_KEYS
 from tidegate.declarations.tables import schema, tables
 from tidegate.declarations.units import show_bytes, show_duration
 from tidegate.stages.dbt_project import render_project
 from tidegate.store.warehouse import Warehouse
 
+# Keys whose need or default the declaration without them does not show.
+_SAID = {
+    "path": ("yes, or `source`", ""),
+    "source": ("yes, or `path`", ""),
+    "files": ("yes", ""),
+    "csv": ("", "none"),
+    "from": ("", "the column's name"),
+    "nulls": ("", "a cell without content"),
+}
 ROOT = Path(__file__).resolve().parents[2]
 FLIGHTS = ROOT / "dags" / "pipelines" / "flights"
 SPEC = ROOT / "tests" / "spec"
@@ -42,6 +52,8 @@ def pipeline_keys() -> str:
     sections = (
         ("The pipeline", PIPELINE_KEYS, ()),
         ("A stream: `streams.<name>`", STREAM_KEYS, ("streams", "departures")),
+        ("A source: `streams.<name>.source`", SOURCE_KEYS, ("streams", "departures", "source")),
+        ("CSV files: `streams.<name>.csv`", CSV_KEYS, ("streams", "departures", "csv")),
         ("A column: `streams.<name>.columns.<name>`", COLUMN_KEYS, ("streams", "departures", "columns", "carrier")),
         ("History: `streams.<name>.history`", HISTORY_KEYS, ("streams", "departures", "history")),
     )
@@ -54,6 +66,10 @@ def pipeline_keys() -> str:
 
 def _need(full: dict[str, Any], at: Sequence[str], key: str) -> tuple[str, str]:
     """Whether a key is needed, and its default: found by reading the declaration without it."""
+    if key in _SAID:
+        return _SAID[key]
+    if at[-1:] == ("csv",):
+        return "", _default(key, getattr(CsvDialect(), key))
     declaration = yaml.load(yaml.safe_dump(full), Loader=yaml.BaseLoader)
     section = declaration
     for step in at:

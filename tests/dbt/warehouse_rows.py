@@ -84,7 +84,11 @@ def rows_of(pipeline: Pipeline, table: str, interval: Interval, schema: pa.Schem
         case "quarantine":
             broken = {"stream": streams[0], "arrival_time": None, "reason": "broken_record", "record": "{"}
             refused = {"stream": streams[0], "arrival_time": start, "reason": "wrong_type", "column": "x"}
-            return [broken, {**refused, "record": '{"x": "a"}'}, {**refused, "record": '{"x": "b"}'}]
+            refused |= {"source": f"{interval.label}.jsonl"}
+            texts = ('{"x": "a"}', '{"x": "b"}')
+            return [broken, *({**refused, "record": text, "position": n} for n, text in enumerate(texts, 1))]
+        case "unknown_columns":
+            return [{"stream": streams[0], "column": "colour", "records": _TUPLES, "first_seen": start}]
         case "source_files":
             file = {"path": f"{interval.label}.jsonl", "status": "ok", "bytes": 10, "modified": end, "rows": _TUPLES}
             kinds = ("missing", "unreadable", "changed", "empty")

@@ -6,13 +6,21 @@ tested here is that everything is in it.
 
 from __future__ import annotations
 
+import gzip
 import html
+import io
 import os
 import re
 import subprocess
 import sys
+import textwrap
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from infra.docs import hooks, reference
 from tests.command import ROOT
@@ -22,6 +30,10 @@ from tidegate.declarations import load_pipeline
 from tidegate.declarations.pipeline_file import PIPELINE_KEYS
 from tidegate.declarations.stream_section import COLUMN_KEYS, HISTORY_KEYS, STREAM_KEYS
 from tidegate.declarations.tables import schema, tables
+from tidegate.engine.context import RunContext
+from tidegate.stages import ingest
+from tidegate.store.intervals import intervals_between
+from tidegate.store.warehouse import Warehouse
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 TARGETS = set(re.findall(r"^([a-z-]+):.*?## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
@@ -183,3 +195,86 @@ def test_the_numbers_of_the_example_are_those_of_its_data(tmp_path: Path) -> Non
     read, accepted, refused = (int(number.replace(",", "")) for number in shown.groups())
     assert (read, refused) == (int(said[1]), int(said[2]))
     assert read == accepted + refused
+
+
+@dataclass(frozen=True)
+class DataExample:
+    """One example of the page about data: a sample, how its stream is declared, and the tuples that it becomes."""
+
+    title: str
+    kind: str
+    sample: str
+    declared: str
+    shown: str
+
+
+def data_examples() -> list[DataExample]:
+    """The examples of docs/how-to/data-of-your-own.md: three fences after each other."""
+    page = (ROOT / "docs" / "how-to" / "data-of-your-own.md").read_text(encoding="utf-8")
+    fences = r"```(json|csv|python)\n(.*?)```\n.*?```yaml\n(.*?)```\n.*?```text\n(.*?)```"
+    parts = re.split(r"^##+ (.*)$", page, flags=re.MULTILINE)
+    return [
+        DataExample(title, *example)
+        for title, text in zip(parts[1::2], parts[2::2], strict=True)
+        for example in re.findall(fences, text, re.DOTALL)
+    ]
+
+
+DATA_PIPELINE = """\
+name: own
+owner: nobody
+start: 2026-01-05T00:00:00Z
+interval: 1 day
+tick: 1 hour
+horizon: 1 day
+memory_budget: 1 MiB
+process_budget: 3 GiB
+streams:
+  s:
+    path: data/*
+    rate: 1 per hour
+"""
+
+
+def test_every_kind_of_data_has_an_example() -> None:
+    titles = [example.title for example in data_examples()]
+    assert len(titles) == 12
+    page = (ROOT / "docs" / "how-to" / "data-of-your-own.md").read_text(encoding="utf-8")
+    assert page.count("```yaml") == len(titles)
+
+
+@pytest.mark.parametrize("example", data_examples(), ids=lambda example: f"{example.title} {example.kind}")
+def test_data_become_the_tuples_that_the_page_shows(
+    example: DataExample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "own"
+    (folder / "queries").mkdir(parents=True)
+    (folder / "data").mkdir()
+    (folder / "queries" / "n.sql").write_text("SELECT COUNT(*) AS n FROM s [1 HOUR] EVERY 1 HOUR\n")
+    stream = textwrap.indent(example.declared, "    ")
+    (folder / "pipeline.yml").write_text(DATA_PIPELINE + stream, encoding="utf-8")
+    monkeypatch.chdir(folder / "data")
+    if example.kind == "python":
+        modules = {"fastavro": fastavro, "gzip": gzip, "pa": pa, "pq": pq}
+        exec(example.sample, {**modules, "datetime": datetime, "UTC": UTC, "Path": Path})
+    else:
+        Path(f"sample.{example.kind}").write_text(example.sample, encoding="utf-8")
+    pipeline, day = load_pipeline(folder), datetime(2026, 1, 5, tzinfo=UTC)
+    with RunContext(pipeline, tmp_path / "warehouse", output=io.StringIO(), here=True) as context:
+        ingest.read(context, intervals_between(pipeline, day, day + timedelta(days=1)))
+    head, *rows = example.shown.splitlines()
+    warehouse = Warehouse(tmp_path / "warehouse", pipeline)
+    names = head.split(" | ")
+    tuples = warehouse.read_arrow("events_s", columns=names).select(names).to_pylist()
+    refused = [
+        f"refused: {row['reason']}, column {row['column']}" for row in warehouse.read_arrow("quarantine").to_pylist()
+    ]
+    accepted = [" | ".join(_as_shown(value) for value in row.values()) for row in tuples]
+    assert sorted(accepted + refused) == sorted(rows)
+
+
+def _as_shown(value: object) -> str:
+    """A value as the page shows it."""
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    return "NULL" if value is None else str(value).replace("\n", "⏎")

@@ -91,7 +91,7 @@ def _stream(name: str, shape: Shape) -> Stream:
         format="jsonl",
         path="x.jsonl",
         columns=tuple(Column(name=n, type=t) for n, t in shape.columns.items()),
-        id="event_id",
+        id=("event_id",),
         event_time="event_time",
         arrival_time="arrival_time",
         rate=0.01,

@@ -184,6 +184,20 @@ def test_before_enough_periods_are_judged_the_page_says_what_is_not_known(pipeli
     assert re.search(r'<b class="open">2 of 3</b>promise periods kept', page)
 
 
+def test_fields_that_no_column_reads_are_listed_by_stream(pipeline: Pipeline, warehouse: Path):
+    assert "Fields ignored" not in run(pipeline, warehouse).read_text()
+    seen = [{"stream": "departures", "column": name, "records": records, "first_seen": START + timedelta(hours=hour)}
+            for hour, (name, records) in enumerate([("<gate>", 4), ("seat", 9), ("<gate>", 3)])]  # fmt: skip
+    _write(warehouse, pipeline, "unknown_columns", seen)
+    page = run(pipeline, warehouse).read_text()
+    table = page[page.index("Fields ignored") :]
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)[1:3]]
+    assert rows == [
+        ["departures", "seat", "9", "2013-02-08 01:00", LABELS[1]],
+        ["departures", "&lt;gate&gt;", "7", "2013-02-08 00:00", LABELS[2]],
+    ]
+
+
 def test_error_by_age_follows_the_last_pass(pipeline: Pipeline, warehouse: Path):
     """Three leaves of 40 tuples, 3 in 4 sampled; the pass merged the first two and kept 1 in 5 of their tuples."""
     passes = [{"stream": "departures", "pass_time": START + timedelta(hours=2), "tuples_before": 120,

@@ -4,5 +4,7 @@ select
     `reason`,
     `column`,
     `record`,
+    `source`,
+    `position`,
     `interval`
 from {{ source('warehouse', 'quarantine') }}

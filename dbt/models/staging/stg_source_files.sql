@@ -5,5 +5,7 @@ select
     `bytes`,
     `modified`,
     `rows`,
+    `since`,
+    `since_bytes`,
     `interval`
 from {{ source('warehouse', 'source_files') }}

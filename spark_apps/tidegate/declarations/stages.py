@@ -55,8 +55,9 @@ STAGES = (
         waits_for_previous=True,
         reads="the files that landed for the interval; `stream_rates`, `window_plan` of the interval before; "
         "`slack_plan` and `error_width_plan` in effect",
-        writes="`events_<stream>`, `quarantine`, `source_files`, `stream_rates`, `window_plan`, `query_plan`",
-        guarantees="rows in = rows out + quarantined, each refused record with its reason; "
+        writes="`events_<stream>`, `quarantine`, `unknown_columns`, `source_files`, `stream_rates`, `window_plan`, "
+        "`query_plan`",
+        guarantees="rows in = rows out + quarantined, each refused record with its reason and its place; "
         "what the windows hold fits the memory budget at every tick",
         page="report",
     ),

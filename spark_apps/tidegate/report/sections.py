@@ -331,7 +331,7 @@ def runs_section(tables: Tables) -> Section:
 
 
 def quality_section(tables: Tables) -> Section:
-    """Failed expectations and records in quarantine."""
+    """Failed expectations, records in quarantine, and fields of records that no column is read from."""
     results, quarantine = tables["quality_results"], tables["quarantine"]
     parts, missing = [], []
     verdict = ""
@@ -363,7 +363,25 @@ def quality_section(tables: Tables) -> Section:
         )
     else:
         missing.append("No record is in quarantine.")
+    parts += _unknown_columns(tables)
     return Section("quality", "Data quality", verdict=verdict, tone=tone, missing=tuple(missing), parts=tuple(parts))
+
+
+def _unknown_columns(tables: Tables) -> list[Part]:
+    """Fields that the streams' declarations do not mention: what ingest ignored, over all intervals."""
+    rows = tables["unknown_columns"]
+    if not len(rows):
+        return []
+    groups = rows.groupby(["stream", "column"], as_index=False)
+    fields = groups.agg(records=("records", "sum"), since=("first_seen", "min"), last=("interval", "max"))
+    shown = [
+        (r.stream, r.column, f"{r.records:,}", f"{r.since:%Y-%m-%d %H:%M}", r.last)
+        for r in rows_of(fields.sort_values(["stream", "records", "column"], ascending=[True, False, True]))
+    ]
+    columns = ("stream", "field", "records", "first seen", "last interval")
+    return [
+        Part("unknown-columns", "Fields ignored: no column is read from them", numbers(columns, shown, ("records",)))
+    ]
 
 
 def failures(results: pd.DataFrame) -> pd.DataFrame:

@@ -15,7 +15,13 @@ from tidegate.store.intervals import interval_labelled
 from tidegate.store.warehouse import Warehouse
 
 # A map and whole records, which the page has no use for.
-_NOT_SHOWN = {("accuracy", "width_s"), ("quarantine", "record"), ("needed_slack", "event_id")}
+_NOT_SHOWN = {
+    ("accuracy", "width_s"),
+    ("quarantine", "record"),
+    ("quarantine", "source"),
+    ("quarantine", "position"),
+    ("needed_slack", "event_id"),
+}
 
 _WRITTEN_BY = {
     "accuracy": "calibrate",
@@ -30,6 +36,7 @@ _WRITTEN_BY = {
     "history_accuracy": "resample_history",
     "quality_results": "check_quality",
     "quarantine": "ingest",
+    "unknown_columns": "ingest",
     "run_metrics": "every stage",
 }
 # What a broken file, or one of another version, makes the reader say.
@@ -99,8 +106,10 @@ class Tables:
     def _absent(self) -> list[str]:
         """Tables without any partition, although the stage that writes them to each interval has run."""
         daily = ("history_passes", "history_accuracy")
+        # Older versions did not write it, and nothing is missing from the page without it.
+        added = ("unknown_columns",)
         absent = [table for table in self._read if not self.warehouse.labels(table)]
-        return [t for t in absent if t not in daily and t != "run_metrics" and self._ran(t)]
+        return [t for t in absent if t not in (*daily, *added, "run_metrics") and self._ran(t)]
 
     def _ran(self, table: str) -> list[str]:
         metrics = self["run_metrics"]

@@ -59,7 +59,7 @@ def run(context: RunContext, intervals: Sequence[Interval], policy: Policy = DEF
     judged: dict[str, list[dict[str, Any]]] = {}
     with context.stage(STAGE, intervals) as stage:
         context.progress(f"{STAGE}: loading Great Expectations")
-        checkpoint = Checkpoint(context.pipeline, context.warehouse, policy)
+        checkpoint = Checkpoint(context.pipeline, context.warehouse, policy, gathered=site.folder / "gathered")
         for number, result in enumerate(checkpoint.run(intervals), start=1):
             if number == 1:
                 site.learn_words(checkpoint.formal)

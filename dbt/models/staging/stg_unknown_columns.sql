@@ -1,0 +1,7 @@
+select
+    `stream`,
+    `column`,
+    `records`,
+    `first_seen`,
+    `interval`
+from {{ source('warehouse', 'unknown_columns') }}
