@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from expectations.columns import EmptyColumns, Tables, UnknownColumns
 from tidegate.declarations.interval_labels import label_start
 from tidegate.declarations.models import Pipeline, to_us
-from tidegate.declarations.types import TIMESTAMP
+from tidegate.values.types import TIMESTAMP
 
 # Tables with a row a tuple: of these a suite gets the columns that it names, and nothing is remembered.
 _ROW_A_TUPLE = ("events_", "history_samples_", "quarantine")

@@ -23,7 +23,7 @@ from infra.oracle.schedule import ExpectedWindow, connect, expected_windows, fin
 from sqlglot import exp
 
 from tidegate.declarations.models import Pipeline, Query
-from tidegate.declarations.types import is_decimal
+from tidegate.values.types import is_decimal
 
 Row = dict[str, Any]
 

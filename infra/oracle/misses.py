@@ -12,7 +12,7 @@ from typing import Any
 from infra.oracle.answers import Row
 
 from tidegate.declarations.models import Query
-from tidegate.declarations.types import is_number
+from tidegate.values.types import is_number
 
 
 def kept(answers: Sequence[Row], accuracy: Sequence[Row]) -> list[Row]:

@@ -31,7 +31,6 @@ from tidegate.declarations.models import (
     Window,
     to_us,
 )
-from tidegate.declarations.types import TIMESTAMP, arrow_type
 from tidegate.engine.context import RunContext
 from tidegate.history.filled import fill_answers, render_filled
 from tidegate.history.questions import estimate, query_history, render
@@ -42,6 +41,7 @@ from tidegate.report.tables import Tables
 from tidegate.stages import resample_history, sample_history
 from tidegate.store.intervals import intervals_between
 from tidegate.store.warehouse import Warehouse
+from tidegate.values.types import TIMESTAMP, arrow_type
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DAYS = 2

@@ -15,8 +15,8 @@ from pyspark.errors import PySparkException
 
 from tidegate.declarations.expression_types import Typer, render
 from tidegate.declarations.positions import Report, Source
-from tidegate.declarations.types import arrow_type, digits_of, is_decimal
 from tidegate.operators.expressions import evaluate
+from tidegate.values.types import arrow_type, digits_of, is_decimal
 
 EXACT = Context(prec=100)
 KINDS = {

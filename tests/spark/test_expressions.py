@@ -20,8 +20,8 @@ from sqlglot import exp
 from tidegate.declarations.expression_types import Typer, render
 from tidegate.declarations.functions import FUNCTIONS
 from tidegate.declarations.positions import Report, Source
-from tidegate.declarations.types import arrow_type
 from tidegate.operators.expressions import evaluate, pushed_down, truth
+from tidegate.values.types import arrow_type
 
 KINDS = {
     "x": "double", "y": "double", "i": "integer", "j": "integer", "k": "string", "m": "string",

@@ -15,7 +15,7 @@ from tidegate.declarations.models import Query
 from tidegate.declarations.positions import Report, Source
 from tidegate.declarations.query_parser import parse_query
 from tidegate.declarations.scope import StreamSchema
-from tidegate.declarations.types import ColumnType
+from tidegate.values.types import ColumnType
 
 FIXTURES = Path(__file__).parent / "query_language"
 TICK_US = 5 * 60 * 1_000_000

@@ -13,13 +13,13 @@ from tidegate.declarations.models import Query
 from tidegate.declarations.positions import Report, Source
 from tidegate.declarations.query_parser import parse_query
 from tidegate.declarations.scope import StreamSchema
-from tidegate.declarations.types import TIMESTAMP
 from tidegate.operators.accuracy import hit_rate
 from tidegate.operators.top_k import Spec, Term
 from tidegate.queries.answers import sort_columns
 from tidegate.queries.questions import top_k_spec
 from tidegate.stages.calibrate import _truth_order
 from tidegate.stages.dbt_project import _answer_grain
+from tidegate.values.types import TIMESTAMP
 
 STREAM = StreamSchema("departures", {"carrier": "string", "origin": "string", "dep_delay": "double"})
 GROUPED = """SELECT dep_delay, carrier AS airline, origin FROM departures [60 MINUTES]

@@ -21,7 +21,6 @@ from tests.live_files import a_pipeline
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Column, Pipeline, from_us
-from tidegate.declarations.types import ColumnType
 from tidegate.engine.context import RunContext
 from tidegate.store import delta
 from tidegate.store.commit import Commit
@@ -30,6 +29,7 @@ from tidegate.store.delta import DeltaLog, LiveFile
 from tidegate.store.intervals import Interval, interval_at
 from tidegate.store.upkeep import tidy
 from tidegate.store.warehouse import Warehouse
+from tidegate.values.types import ColumnType
 
 TABLE = "needed_slack"
 

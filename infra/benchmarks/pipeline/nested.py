@@ -207,12 +207,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         land(folder, args.records)
         for way in args.ways:
             for one in measured(way, folder):
-                speed = float(one["records"]) / max(float(one["cpu_s"]), 0.01)
-                print(
-                    f"| {one['records']} | {way} | {one['run']} | {float(one['cpu_s']):.2f} | {float(one['wall_s']):.2f} "
-                    f"| {float(one['peak_bytes']) / 2**20:.0f} | {speed:,.0f} |",
-                    flush=True,
-                )
+                cpu_s, wall_s, peak = (float(one[name]) for name in ("cpu_s", "wall_s", "peak_bytes"))
+                row = f"| {one['records']} | {way} | {one['run']} | {cpu_s:.2f} | {wall_s:.2f} | {peak / 2**20:.0f} "
+                print(f"{row}| {float(one['records']) / max(cpu_s, 0.01):,.0f} |", flush=True)
 
 
 if __name__ == "__main__":

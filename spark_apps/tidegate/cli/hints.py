@@ -7,12 +7,12 @@ from decimal import Decimal, InvalidOperation
 
 from tidegate.declarations.models import Column, Pipeline, Stream
 from tidegate.declarations.time_formats import EPOCH_UNITS_US, ISO
-from tidegate.declarations.types import decimal_type, digits_of, is_number
 from tidegate.declarations.units import show_duration
 from tidegate.guess.clock import up
 from tidegate.guess.csv_dialect import NULL_WORDS, dialect_of
 from tidegate.guess.written_times import time_format
 from tidegate.stages.ingest_summary import Refusal
+from tidegate.values.types import decimal_type, digits_of, is_number
 
 _UNITS = {"epoch_s": "seconds", "epoch_ms": "milliseconds", "epoch_us": "microseconds", "epoch_ns": "nanoseconds"}
 

@@ -13,7 +13,7 @@ from tidegate.declarations.functions import AGGREGATES
 from tidegate.declarations.models import Aggregate, GroupColumn, Output
 from tidegate.declarations.positions import Report
 from tidegate.declarations.scope import Scope, ScopedColumn, Unresolved, offset_of
-from tidegate.declarations.types import ColumnType, digits_of, is_number
+from tidegate.values.types import ColumnType, digits_of, is_number
 
 
 @dataclass

@@ -15,7 +15,7 @@ from functools import reduce
 
 from sqlglot import exp
 
-from tidegate.declarations.types import MAX_PRECISION, ColumnType, Digits, decimal_type, digits_of, is_decimal
+from tidegate.values.types import MAX_PRECISION, ColumnType, Digits, decimal_type, digits_of, is_decimal
 
 _BIGINT, _INT = Digits(20, 0), Digits(10, 0)
 _LEAST_SCALE = 6

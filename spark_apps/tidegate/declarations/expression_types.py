@@ -21,7 +21,8 @@ from tidegate.declarations.names import ID_COLUMN, is_reserved
 from tidegate.declarations.patterns import PatternError, like_pattern, regular_expression
 from tidegate.declarations.positions import Misspelt, Report
 from tidegate.declarations.scope import ScopedColumn, offset_of
-from tidegate.declarations.types import (
+from tidegate.declarations.units import INTERVAL_US, UnreadableError, read_instant
+from tidegate.values.types import (
     MAX_PRECISION,
     ColumnType,
     digits_of,
@@ -30,7 +31,6 @@ from tidegate.declarations.types import (
     is_number,
     read_type,
 )
-from tidegate.declarations.units import INTERVAL_US, UnreadableError, read_instant
 
 ExpressionType = ColumnType | Literal["null"]
 

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from tidegate.declarations import decimals
 from tidegate.declarations.models import AggregateFunction
-from tidegate.declarations.types import ColumnType, Digits
+from tidegate.values.types import ColumnType, Digits
 
 AGGREGATES: dict[type[exp.Expression], AggregateFunction] = {
     exp.Count: "count",

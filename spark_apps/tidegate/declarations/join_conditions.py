@@ -11,7 +11,7 @@ from tidegate.declarations.expression_types import Typer, render, stored_column
 from tidegate.declarations.models import JoinClass
 from tidegate.declarations.positions import Report
 from tidegate.declarations.scope import Scope, ScopedColumn, Unresolved, offset_of
-from tidegate.declarations.types import ColumnType, is_number
+from tidegate.values.types import ColumnType, is_number
 
 Equalities = Sequence[tuple[ScopedColumn, ScopedColumn]]
 

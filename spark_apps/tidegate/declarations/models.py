@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from tidegate.declarations.types import ColumnType, is_number
+from tidegate.values.types import ColumnType, is_number
 
 QueryKind = Literal["aggregate", "join_aggregate", "top_k"]
 OnMiss = Literal["warn", "fail", "omit", "correct"]

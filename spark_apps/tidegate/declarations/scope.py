@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from tidegate.declarations.models import JoinClass
 from tidegate.declarations.positions import Misspelt, Report
-from tidegate.declarations.types import ColumnType
+from tidegate.values.types import ColumnType
 
 
 def offset_of(node: exp.Expression) -> int:

@@ -19,7 +19,6 @@ from tidegate.declarations.positions import Misspelt, Report
 from tidegate.declarations.scope import StreamSchema
 from tidegate.declarations.source_paths import read_cell, read_path
 from tidegate.declarations.time_formats import EPOCH_UNITS_US, read_time_format, read_zone
-from tidegate.declarations.types import MAX_PRECISION, SIMPLE_TYPES, ColumnType, read_type
 from tidegate.declarations.units import (
     UnreadableError,
     read_fraction,
@@ -32,6 +31,7 @@ from tidegate.declarations.units import (
     shown,
 )
 from tidegate.declarations.yaml_sections import Section, read_scalar
+from tidegate.values.types import MAX_PRECISION, SIMPLE_TYPES, ColumnType, read_type
 
 FORMATS = ("jsonl", "json", "csv", "parquet", "avro")
 # Key → what it says, for the reference (infra/docs/reference.py).

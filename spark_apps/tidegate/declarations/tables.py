@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tidegate.declarations.models import Pipeline, Query, Stream
 from tidegate.declarations.names import CORRECTED, CORRECTION_COLUMNS
-from tidegate.declarations.types import TIMESTAMP, arrow_type, is_number
+from tidegate.values.types import TIMESTAMP, arrow_type, is_number
 
 if TYPE_CHECKING:
     import numpy as np

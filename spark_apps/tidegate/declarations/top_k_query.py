@@ -14,7 +14,7 @@ from tidegate.declarations.models import GroupColumn, Order, Output
 from tidegate.declarations.names import ID_COLUMN
 from tidegate.declarations.positions import Report
 from tidegate.declarations.scope import Scope, ScopedColumn, Unresolved, offset_of
-from tidegate.declarations.types import ColumnType
+from tidegate.values.types import ColumnType
 
 MAX_K = 100_000
 QUALIFY_SHAPE = "QUALIFY ROW_NUMBER() OVER (PARTITION BY column ORDER BY column DESC) <= k"

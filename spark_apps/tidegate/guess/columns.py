@@ -12,12 +12,12 @@ from typing import Any
 
 from tidegate.declarations.models import CsvDialect
 from tidegate.declarations.source_paths import read_cell, read_path, show_path
-from tidegate.declarations.types import MAX_PRECISION, ColumnType, decimal_type
 from tidegate.declarations.units import UnreadableError
 from tidegate.guess import words
 from tidegate.guess.csv_dialect import CERTAIN_NULLS, NULL_WORDS
 from tidegate.guess.records import Nested, Number, Sample, Steps
 from tidegate.guess.written_times import TimeFormat, instant_of, time_format, time_reader
+from tidegate.values.types import MAX_PRECISION, ColumnType, decimal_type
 
 FITTING = 0.95
 """The share of a column's values that are of its type at least: the others may be broken."""

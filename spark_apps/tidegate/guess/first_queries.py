@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tidegate.declarations.names import ANSWER_COLUMNS, refusal
-from tidegate.declarations.types import is_decimal, is_number
 from tidegate.declarations.units import show_duration
 from tidegate.guess import words
 from tidegate.guess.clock import LATE_SHARE, Clock, window_s
 from tidegate.guess.columns import Seen
 from tidegate.guess.proposal import StreamProposal
+from tidegate.values.types import is_decimal, is_number
 
 _FEW = 50
 PROMISED_ERROR = "10%"

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Column, CsvDialect, Stream
-from tidegate.declarations.types import ColumnType
 from tidegate.guess.clock import Clock, Lateness, clock_of, lateness_of, limits_s, span_us
 from tidegate.guess.columns import Schema, Seen, schema_of
 from tidegate.guess.file_patterns import FilePattern, Place, pattern_of
@@ -19,6 +18,7 @@ from tidegate.guess.records import FileSample, Sample, Steps, sample_of
 from tidegate.guess.roles import Identity, Times, identity_of, times_of
 from tidegate.guess.zones import zoned
 from tidegate.operators.window_sizing import declared_tuple_bytes
+from tidegate.values.types import ColumnType
 
 MOST_COLUMNS = 40
 MIB = 1 << 20

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from tidegate.declarations.models import CsvDialect, PathStep
-from tidegate.declarations.types import ColumnType
+from tidegate.values.types import ColumnType
 
 Steps = tuple[PathStep, ...]
 """The path of a value in a record, as ``Column.path`` has it."""

@@ -15,9 +15,9 @@ from typing import Any, BinaryIO
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import CsvDialect
-from tidegate.declarations.types import MAX_PRECISION, ColumnType, decimal_type
 from tidegate.guess.csv_dialect import cells, decoded, dialect_of
 from tidegate.guess.records import FileSample, Number, Steps
+from tidegate.values.types import MAX_PRECISION, ColumnType, decimal_type
 
 MOST_FILES = 20
 MOST_RECORDS = 2000

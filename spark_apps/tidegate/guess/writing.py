@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 
 from tidegate.declarations.models import CsvDialect
 from tidegate.declarations.source_paths import show_path
-from tidegate.declarations.types import digits_of
 from tidegate.declarations.units import show_bytes, show_duration
 from tidegate.guess.clock import limits_s, rate_words
 from tidegate.guess.columns import Seen
 from tidegate.guess.first_queries import FirstQuery
 from tidegate.guess.proposal import Proposal, StreamProposal, type_of
 from tidegate.guess.records import Steps
+from tidegate.values.types import digits_of
 
 _WIDTH = 120
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*", re.ASCII)

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.declarations.names import EVENT_COLUMNS
-from tidegate.declarations.types import arrow_type
 from tidegate.history.past import Bools, Past, View, event_us_in
 from tidegate.history.store import Samples, Strata
 from tidegate.operators.expressions import columns_of, evaluate, truth
@@ -19,6 +18,7 @@ from tidegate.operators.history.estimators import Bounds, Estimate, Known, LeafS
 from tidegate.operators.history.laws import Float64s
 from tidegate.operators.history.query import HistoryAggregate, HistoryQuery
 from tidegate.operators.history.tree import COUNT, MAX, MAX_TIME, MIN, MIN_TIME, SUM, Totals, added_up
+from tidegate.values.types import arrow_type
 
 Row = dict[str, Any]
 

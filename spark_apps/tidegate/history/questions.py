@@ -19,7 +19,6 @@ from tidegate.declarations.errors import UserError
 from tidegate.declarations.interval_labels import interval_label
 from tidegate.declarations.models import Pipeline, Stream, from_us, to_us
 from tidegate.declarations.names import ID_COLUMN
-from tidegate.declarations.types import arrow_type
 from tidegate.history.answers import Question, Row
 from tidegate.history.past import Past
 from tidegate.operators.history.bands import Bands
@@ -27,6 +26,7 @@ from tidegate.operators.history.estimators import Estimate
 from tidegate.operators.history.query import parse_history_query
 from tidegate.store.places import Place
 from tidegate.store.warehouse import Warehouse
+from tidegate.values.types import arrow_type
 
 
 def query_history(

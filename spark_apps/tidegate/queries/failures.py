@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.declarations.models import Query, to_us
-from tidegate.declarations.types import TIMESTAMP
 from tidegate.engine import Slice
 from tidegate.engine.context import RunContext
 from tidegate.operators.expressions import Failed, can_fail, columns_of
@@ -22,6 +21,7 @@ from tidegate.queries.questions import computations
 from tidegate.queries.scan import BATCH_ROWS, EventFiles
 from tidegate.store import parquet
 from tidegate.store.intervals import Interval
+from tidegate.values.types import TIMESTAMP
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.declarations.models import Aggregate, Query
-from tidegate.declarations.types import arrow_type
 from tidegate.operators import join_aggregate, top_k
 from tidegate.operators.arrivals import layout_bytes
 from tidegate.operators.expressions import Failed
@@ -27,6 +26,7 @@ from tidegate.queries import scan
 from tidegate.queries.decimal_totals import averages, scaled_up
 from tidegate.queries.sieves import Sieve
 from tidegate.store.places import mapped, place
+from tidegate.values.types import arrow_type
 
 _ROWS_AT_ONCE = 1 << 18
 

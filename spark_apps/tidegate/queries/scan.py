@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.declarations.models import Stream, to_us
-from tidegate.declarations.types import TIMESTAMP
 from tidegate.operators.arrivals import int64s
 from tidegate.operators.duplicates import hashes
 from tidegate.operators.expressions import columns_of, evaluate, pushed_down, truth
@@ -30,6 +29,7 @@ from tidegate.store import parquet
 from tidegate.store.cut import read_file
 from tidegate.store.intervals import interval_holding
 from tidegate.store.places import located
+from tidegate.values.types import TIMESTAMP
 
 if TYPE_CHECKING:
     from tidegate.store.warehouse import Warehouse

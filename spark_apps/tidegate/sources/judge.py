@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.declarations.models import Stream
-from tidegate.declarations.types import TIMESTAMP
 from tidegate.sources.files import SourceFile
 from tidegate.sources.layout import layout_of
 from tidegate.values.base import (
@@ -33,6 +32,7 @@ from tidegate.values.base import (
     nulls_of,
     valid,
 )
+from tidegate.values.types import TIMESTAMP
 
 _MOST_SHOWN = 100
 

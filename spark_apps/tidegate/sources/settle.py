@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from tidegate.declarations.models import Stream
 from tidegate.declarations.tables import common_schema, event_schema
-from tidegate.declarations.types import TIMESTAMP
 from tidegate.engine import Slice
 from tidegate.operators import duplicates
 from tidegate.operators.schedule import instants_us
@@ -26,6 +25,7 @@ from tidegate.sources.parse import FILE, HASH, Part
 from tidegate.sources.records import LINE, POSITION
 from tidegate.sources.source import source_of
 from tidegate.store import parquet as stored
+from tidegate.values.types import TIMESTAMP
 
 ROW_GROUP_ROWS = 1 << 17
 _QUARANTINE_ORDER = ("arrival_time", "reason", "record", "column", "source", "position")

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from tidegate.declarations.models import Query
 from tidegate.declarations.names import CORRECTED
 from tidegate.declarations.promises import terms_of
-from tidegate.declarations.types import is_number
 from tidegate.engine import Slice
 from tidegate.engine.context import RunContext, StageRun
 from tidegate.operators.accuracy import within
@@ -26,6 +25,7 @@ from tidegate.operators.schedule import Int64s
 from tidegate.queries.answers import rows_of_windows
 from tidegate.queries.slices import PartFile, Staged, in_order, windows_by_rows
 from tidegate.store.intervals import Interval, labels_holding
+from tidegate.values.types import is_number
 
 
 @dataclass(frozen=True, eq=False)

@@ -45,14 +45,14 @@ class Found:
     names: dict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
 
     def since(self, file: SourceFile, interval: Interval) -> dict[str, Any]:
-        """What ``source_files`` says of a file that the interval was the first to see so long, else nothing."""
+        """What ``source_files`` says of a file that the interval was the first to see so long; else 0 bytes."""
         homes = self.homes.get(file.name)
         if homes is None or file.period_start_us is not None:
-            return {}
+            return {"since_bytes": 0}
         for octets, start_us in homes.seen:
             if interval.start_us <= start_us < interval.end_us:
                 return {"since": from_us(start_us), "since_bytes": octets}
-        return {}
+        return {"since_bytes": 0}
 
     @property
     def broken(self) -> frozenset[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Stream, from_us, to_us
@@ -16,7 +17,7 @@ from tidegate.sources.files import Expected, Piece, SourceFile, modified_at, pat
 from tidegate.sources.source import source_of
 from tidegate.stages.ingest_account import Found, Seen
 from tidegate.store.gathered import Gathered
-from tidegate.store.intervals import Interval
+from tidegate.store.intervals import Interval, interval_labelled
 from tidegate.store.places import place
 
 _GROWTH_LOOKBACK_INTERVALS = 24
@@ -54,23 +55,20 @@ def seen_before(context: RunContext, listings: Sequence[Listing]) -> dict[str, S
         return {}
     known = Gathered(context.warehouse.local / "_gathered" / "files_seen.parquet", keep=_with_since)
     rows = known.read(context.warehouse, "source_files", context.warehouse.labels("source_files"))
-    seen: dict[str, dict[int, int]] = {}
-    for path, since, octets in zip(
-        *(rows.column(n).to_pylist() for n in ("path", "since", "since_bytes")), strict=True
-    ):
-        steps, start_us = seen.setdefault(path, {}), to_us(since)
-        steps[start_us] = max(octets, steps.get(start_us, 0))
-    return {path: _ascending(steps) for path, steps in seen.items()}
+    seen: dict[str, list[tuple[int, int]]] = {}
+    older: dict[str, tuple[int, int]] = {}
+    for row in rows.to_pylist():
+        if row["since"] is not None:
+            seen.setdefault(row["path"], []).append((row["since_bytes"], to_us(row["since"])))
+        elif row["bytes"] is not None:
+            start_us = interval_labelled(context.pipeline, row["interval"]).start_us
+            older.setdefault(row["path"], (row["bytes"], start_us))
+    return {path: (one,) for path, one in older.items()} | {path: tuple(sorted(steps)) for path, steps in seen.items()}
 
 
 def _with_since(rows: pa.Table) -> pa.Table:
-    return rows.filter(rows.column("since").is_valid())
-
-
-def _ascending(steps: dict[int, int]) -> Seen:
-    """Of each length the interval that was first seen with it: those that saw no more than one before do not count."""
-    by_bytes = sorted((octets, start_us) for start_us, octets in steps.items())
-    return tuple(by_bytes)
+    """Rows that say since when a file is known, and those of versions that did not say it."""
+    return rows.filter(pc.or_(rows.column("since").is_valid(), rows.column("since_bytes").is_null()))
 
 
 def refuse_changed(listings: Sequence[Listing]) -> None:
@@ -99,13 +97,13 @@ def file_rows(
             if end_us <= interval.start_us or one.period_start_us >= interval.end_us:
                 continue
         if not one.files:
-            yield {"stream": stream.name, "path": one.pattern, "status": "missing"}
+            yield {"stream": stream.name, "path": one.pattern, "status": "missing", "since_bytes": 0}
         for file in one.files:
             rows = found.by_file[file.name, number] + by_file[file.name, number]
             status = found.status[file.name]
             here = interval.start_us <= file.modified_us < interval.end_us
             since = found.since(file, interval)
-            if one.period_start_us is not None or rows or here or since or status == "unreadable":
+            if one.period_start_us is not None or rows or here or "since" in since or status == "unreadable":
                 row = {"stream": stream.name, "path": file.name, "status": status, "rows": rows}
                 yield {**row, "bytes": file.bytes, "modified": modified_at(file), **since}
 
@@ -125,6 +123,8 @@ def changed_since(context: RunContext, first: Interval) -> list[dict[str, Any]]:
                 f"ingest: {row['stream']}: {file.path} has changed since interval {row['interval']} was ingested "
                 f"({row['bytes']} bytes then, {status.st_size} now): run that interval again"
             )
-            now = {"bytes": status.st_size, "modified": from_us(status.st_mtime_ns // 1000), "rows": None}
+            now: dict[str, Any] = {"bytes": status.st_size, "modified": from_us(status.st_mtime_ns // 1000)}
+            now["since_bytes"] = 0
+            now["since_bytes"] = 0
             changed.append({"stream": row["stream"], "path": row["path"], "status": "changed", **now})
     return changed

@@ -17,7 +17,10 @@ STAGE = "ingest"
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why records of a stream were refused. ``examples``: the first of them, each with its file and line, from 1; 0: the file."""
+    """Why records of a stream were refused.
+
+    ``examples``: the first of them, each with its file and line, from 1; 0: the file as a whole.
+    """
 
     stream: str
     reason: str

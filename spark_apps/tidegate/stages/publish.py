@@ -27,7 +27,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.declarations.errors import UserError
-from tidegate.declarations.types import TIMESTAMP
 from tidegate.engine.context import RunContext
 from tidegate.stages.dbt_process import Dbt
 from tidegate.stages.dbt_project import render_project, spark_type
@@ -41,6 +40,7 @@ from tidegate.store import parquet
 from tidegate.store.commit import Commit
 from tidegate.store.intervals import Interval
 from tidegate.store.warehouse import MARTS, Warehouse
+from tidegate.values.types import TIMESTAMP
 
 STAGE = "publish"
 _PUBLISHED = "published.json"

@@ -26,7 +26,6 @@ import pyarrow.compute as pc
 
 from tidegate.declarations.models import History, Stream, from_us
 from tidegate.declarations.tables import has_groups
-from tidegate.declarations.types import TIMESTAMP
 from tidegate.engine import Slice
 from tidegate.engine.context import RunContext, StageRun
 from tidegate.history.index import HistoryIndex
@@ -63,6 +62,7 @@ from tidegate.store.intervals import Interval, interval_labelled
 from tidegate.store.places import Place
 from tidegate.store.upkeep import tidy
 from tidegate.store.warehouse import Warehouse
+from tidegate.values.types import TIMESTAMP
 
 STAGE = "resample_history"
 DAY_US = 86_400 * 1_000_000

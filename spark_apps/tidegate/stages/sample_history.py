@@ -24,7 +24,6 @@ import pyarrow.compute as pc
 
 from tidegate.declarations.models import History, Stream
 from tidegate.declarations.tables import has_groups
-from tidegate.declarations.types import TIMESTAMP
 from tidegate.engine import Slice
 from tidegate.engine.context import RunContext, StageRun, previous_label
 from tidegate.history.store import ROOM, put_bands, recorded_fractions, samples_table
@@ -48,6 +47,7 @@ from tidegate.stages.launcher import launch
 from tidegate.stages.resample_history import DAY_US, recorded_passes
 from tidegate.store.intervals import Interval
 from tidegate.store.places import mapped, output, place
+from tidegate.values.types import TIMESTAMP
 
 STAGE = "sample_history"
 _PART = "_part"  # no declared column begins with an underscore

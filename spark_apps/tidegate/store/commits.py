@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import from_us, to_us
-from tidegate.declarations.types import TIMESTAMP
 from tidegate.store import parquet
 from tidegate.store.delta import DeltaLog, LiveFile, flush_logs, live_file
 from tidegate.store.durable import flush
 from tidegate.store.places import Place
+from tidegate.values.types import TIMESTAMP
 
 TABLE = "_commits"
 SCHEMA = pa.schema(

@@ -6,10 +6,10 @@ cases go to tests/spec/values.
 
 from __future__ import annotations
 
-from tidegate.declarations.types import ColumnType, is_decimal
 from tidegate.values.base import ValueFormat
 from tidegate.values.scalars import SCALARS, DecimalNumber
 from tidegate.values.times import ISO, TIME_FORMATS, Pattern
+from tidegate.values.types import ColumnType, is_decimal
 
 
 def value_format(kind: ColumnType, written: str = ISO, zone: str = "UTC", point: str = ".") -> ValueFormat:

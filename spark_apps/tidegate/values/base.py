@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidegate.declarations.types import ColumnType, arrow_type
+from tidegate.values.types import ColumnType, arrow_type
 
 LEAST_US, END_US = -62_135_596_800_000_000, 253_402_300_800_000_000
 """The years 1 to 9999, microseconds since 1970-01-01 UTC, half-open."""

@@ -31,7 +31,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.declarations.types import MAX_PRECISION, ColumnType, arrow_type, digits_of
 from tidegate.values.base import (
     BLANKS,
     DAY_US,
@@ -51,6 +50,7 @@ from tidegate.values.base import (
     valid,
 )
 from tidegate.values.clock import moment_text
+from tidegate.values.types import MAX_PRECISION, ColumnType, arrow_type, digits_of
 
 _LEAST_INTEGER, _LARGEST_INTEGER = -(2**63), 2**63 - 1
 _INTEGER = re.compile(r"([+-]?)0*([0-9]{1,19})(?:\.0+)?", re.ASCII)

@@ -24,7 +24,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.declarations.types import TIMESTAMP, ColumnType
 from tidegate.values.base import (
     BLANKS,
     DAY_US,
@@ -42,6 +41,7 @@ from tidegate.values.base import (
 from tidegate.values.clock import Int64s, local_us, utc_all_us, utc_us
 from tidegate.values.patterns import fixed_width_us
 from tidegate.values.scalars import EXACT, exact_number
+from tidegate.values.types import TIMESTAMP, ColumnType
 
 _DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})", re.ASCII)
 _TIMESTAMP = re.compile(

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.declarations.types import arrow_type
+from tidegate.values.types import arrow_type
 
 Value = Any
 """A column (``pa.Array``) or a constant (``pa.Scalar``)."""

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from tidegate.declarations import decimals
-from tidegate.declarations.types import Digits
 from tidegate.operators import limbs
 from tidegate.operators.expressions.columns import (
     BOOLEAN,
@@ -29,6 +28,7 @@ from tidegate.operators.expressions.columns import (
     each_distinct,
 )
 from tidegate.operators.limbs import divided, is_decimal, moved
+from tidegate.values.types import Digits
 
 _SECOND_PLACES = 6  # of microseconds
 _INTEGER_DIGITS = 19

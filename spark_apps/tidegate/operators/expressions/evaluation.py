@@ -17,7 +17,6 @@ from sqlglot import exp
 from tidegate.declarations.decimals import alternative, is_marked, literal_digits, mark_literals, operand
 from tidegate.declarations.expression_types import cast_type, time_unit
 from tidegate.declarations.functions import places
-from tidegate.declarations.types import Digits, arrow_type
 from tidegate.operators.expressions import decimals, numbers, texts, times
 from tidegate.operators.expressions.casts import cast
 from tidegate.operators.expressions.columns import BOOLEAN, DATE, DOUBLE, INTEGER, STRING, TIMESTAMP, Value, whole
@@ -30,6 +29,7 @@ from tidegate.operators.expressions.comparing import (
     unified,
 )
 from tidegate.operators.limbs import is_decimal
+from tidegate.values.types import Digits, arrow_type
 
 Rows: TypeAlias = Any
 """A ``pa.Table`` or ``pa.RecordBatch``."""

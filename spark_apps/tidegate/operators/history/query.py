@@ -16,7 +16,7 @@ from tidegate.declarations.functions import AGGREGATES
 from tidegate.declarations.models import AggregateFunction, Stream
 from tidegate.declarations.positions import Report, Source, nearest_name
 from tidegate.declarations.scope import Scope, StreamSchema, offset_of
-from tidegate.declarations.types import ColumnType, is_number
+from tidegate.values.types import ColumnType, is_number
 
 SHAPE = "SELECT AVG(x) FROM stream WHERE … GROUP BY …"
 _CLAUSES = ("expressions", "from_", "where", "group")

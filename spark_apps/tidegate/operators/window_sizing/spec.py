@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tidegate.declarations.models import Pipeline, Stream, to_us
-from tidegate.declarations.types import family_of
 from tidegate.operators.window_sizing.needs import Needs, QueryNeed, WindowNeed
+from tidegate.values.types import family_of
 
 # Bytes that a stored value takes in the operators' columns, before anything has been measured.
 _COLUMN_BYTES = {"string": 24, "integer": 8, "double": 8, "decimal": 16, "boolean": 1, "timestamp": 8, "date": 8}

@@ -109,7 +109,7 @@ def _python(column: pa.Array) -> list[Any]:
     try:
         return list(column.to_pylist(maps_as_pydicts="lossy"))
     except (ValueError, OverflowError, pa.ArrowException):
-        return [Untyped(str(value)) if value.is_valid else None for value in column]
+        return [Untyped(_shown(value)) if value.is_valid else None for value in column]
 
 
 def raw_value(value: Any) -> RawValue:
@@ -173,4 +173,8 @@ def _shown(value: pa.Scalar) -> str:
         plain = value.as_py()
         return plain.decode(errors="backslashreplace") if isinstance(plain, bytes) else str(plain)
     except (ValueError, OverflowError, pa.ArrowException):
+        pass
+    try:
         return str(value)
+    except (ValueError, OverflowError, pa.ArrowException):
+        return "a value out of range"

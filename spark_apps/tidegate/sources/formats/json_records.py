@@ -104,7 +104,7 @@ def _value(parsed: _Object, field: Field) -> RawValue:
             return Untyped("")
     if isinstance(value, _Object | list):
         return Nested(_whole(compact(value)) if field.column.type == "string" else "")
-    return _whole(value) if isinstance(value, str) and not value.isascii() else value  # type: ignore[no-any-return]
+    return _whole(value) if isinstance(value, str) and not value.isascii() else value
 
 
 def _whole(text: str) -> str:
