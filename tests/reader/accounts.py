@@ -67,9 +67,14 @@ class Account:
         return [fate for fate in self.fates if fate.reason is not None]
 
     def unknown_columns(self) -> dict[tuple[int, str], tuple[int, int]]:
-        """(number of the interval since 1970, name) → how many tuples have it, and the first arrival of these."""
+        """(number of the interval since 1970, name) → how many records have it, and the first arrival of these.
+
+        Those that are good by themselves: duplicates, too.
+        """
         rows: dict[tuple[int, str], tuple[int, int]] = {}
-        for fate in self.accepted:
+        for fate in self.fates:
+            if fate.reason not in (None, "duplicate_id"):
+                continue
             arrival_us = fate.verdict.arrival_us
             assert arrival_us is not None
             for name in fate.record.others:

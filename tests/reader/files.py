@@ -233,6 +233,7 @@ def _csv(stream: Stream, text: str) -> Iterator[Record]:
         first = next((len(row.cells) for row in rows if readable(row)), 0)  # type: ignore[arg-type]
         width = max([first, *(place + 1 for place in places.values())])
     others = {name for name in names if name} - {names[place] for place in places.values() if place < len(names)}
+    others |= set() if dialect.header else {f"[{n}]" for n in range(width)} - {f"[{n}]" for n in places.values()}
     for row in rows:
         position, place = ruler.move(row.at + mark)
         if not readable(row) or len(row.cells or ()) != width:

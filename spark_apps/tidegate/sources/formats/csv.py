@@ -262,7 +262,11 @@ def _lines_of(block: Block, single: bool) -> int:
 
 
 def _cells(stream: Stream, block: Block) -> Cells:
-    return (cells_by_header if stream.csv.header else cells_by_place)(stream, block.record(0))
+    if stream.csv.header:
+        return cells_by_header(stream, block.record(0))
+    # The first record that can be read says how many cells there are.
+    records = (block.record(row) for row in range(len(block)))
+    return cells_by_place(stream, next((one for one in records if cells_of(stream.csv, one) is not None), b""))
 
 
 def _cells_of_file(piece: Piece) -> Cells:
