@@ -54,8 +54,8 @@ def load_classes() -> None:
 
     from pyspark.sql import SparkSession
 
-    spark = SparkSession.builder.config("spark.sql.warehouse.dir", tempfile.gettempdir()).getOrCreate()
     with tempfile.TemporaryDirectory() as folder:
+        spark = SparkSession.builder.config("spark.sql.warehouse.dir", f"{folder}/warehouse").getOrCreate()
         frame = spark.sql(
             "SELECT id, id % 3 AS key, timestamp_micros(id) AS at, cast(id AS string) AS name FROM range(100)"
         )
@@ -74,7 +74,7 @@ def load_classes() -> None:
         spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         for statement in _MODEL.format(folder).split(";"):
             spark.sql(statement).collect()
-    spark.stop()
+        spark.stop()
 
 
 _MODEL = """

@@ -94,7 +94,19 @@ PRINTED = "".join(
         ("jsonl", "id: string, at: timestamp", "other_columns: refuse", records(20), "other_columns: ignore"),
         ("jsonl", "id: {type: string, from: idd}, at: timestamp, v: integer", "", records(20), "from: id"),
     ],
-    ids=str,
+    ids=(
+        "milliseconds",
+        "decimal comma",
+        "delimiter",
+        "local time",
+        "printed JSON",
+        "object as text",
+        "object",
+        "fraction",
+        "digits",
+        "other columns",
+        "renamed id",
+    ),
 )
 def test_what_all_of_a_file_lacks_is_said_with_the_key_that_mends_it(
     tmp_path: Path, format_: str, columns: str, more: str, content: str, says: str

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
 
+from tidegate.declarations.file_formats import FILE_FORMATS
 from tidegate.declarations.models import Column, Pipeline, Stream
 from tidegate.declarations.time_formats import EPOCH_UNITS_US, ISO
 from tidegate.declarations.units import show_duration
 from tidegate.guess.clock import up
-from tidegate.guess.csv_dialect import NULL_WORDS, dialect_of
+from tidegate.guess.csv_dialect import NULL_WORDS
 from tidegate.guess.written_times import time_format
+from tidegate.sources.formats import format_named
 from tidegate.stages.ingest_summary import Refusal
 from tidegate.values.types import decimal_type, digits_of, is_number
 
@@ -55,7 +57,7 @@ def _wrong_type(stream: Stream, refusal: Refusal) -> str:
         return ""
     if all(value[:1] in "{[" for value in values):
         return f"it is an object or a list: from: {_path(column)}.… picks a field of it, type: string keeps it as text"
-    if stream.format == "csv":
+    if FILE_FORMATS[stream.format].cells:
         nulls = sorted({value for value in values if value in NULL_WORDS})
         if nulls and len(nulls) == len(set(values)):
             return f"csv: {{nulls: [{', '.join(map(repr, nulls))}]}} takes {' and '.join(nulls)} for no value"
@@ -81,7 +83,7 @@ def _time(column: Column, values: Sequence[str]) -> str:
 def _number(stream: Stream, column: Column, values: Sequence[str]) -> str:
     if not is_number(column.type):
         return ""
-    if stream.format == "csv" and stream.csv.decimal == ".":
+    if FILE_FORMATS[stream.format].cells and stream.csv.decimal == ".":
         pointed = [value.replace(",", ".") for value in values]
         if all("," in value and _number_of(p) is not None for value, p in zip(values, pointed, strict=True)):
             return "looks like a decimal comma: csv: {decimal: ','}"
@@ -114,17 +116,4 @@ def _untimely(stream: Stream, refusal: Refusal) -> str:
 
 
 def _broken(stream: Stream, refusal: Refusal) -> str:
-    texts = [example.text for _, _, example in refusal.examples]
-    first = texts[0].strip() if texts else ""
-    if stream.format == "jsonl" and all(text.strip()[:1] in '[]{}",:' or text.strip()[-1:] in "{[," for text in texts):
-        return "looks like JSON of several lines: format: json" if first else ""
-    if stream.format in ("jsonl", "json") and not any(text.lstrip()[:1] in "{[" for text in texts):
-        return "is no JSON: format: csv?" if any(sign in first for sign in ",;\t|") else ""
-    if refusal.reason == "broken_file" and stream.format == "csv":
-        other = next((sign for sign in ",;\t|" if sign in first and stream.csv.delimiter not in first), "")
-        return f"looks like cells between {other!r}: csv: {{delimiter: {other!r}}}" if other else ""
-    if stream.format == "csv" and len(texts) > 1:
-        dialect = dialect_of("\n".join(texts), "utf-8")
-        if dialect and dialect.delimiter != stream.csv.delimiter:
-            return f"looks like cells between {dialect.delimiter!r}: csv: {{delimiter: {dialect.delimiter!r}}}"
-    return ""
+    return format_named(stream.format).advice(stream, [example.text for _, _, example in refusal.examples])

@@ -128,9 +128,9 @@ def _details(pipeline: Pipeline, summary: Summary) -> Iterator[str]:
     for one, text in [pair for pair in hints if pair[1]][:_HINTS_SHOWN]:
         name = f"{one.stream}.{one.column}" if several and one.column else one.column or one.stream
         yield f"{name} ({one.records:,} {one.reason}): {text}"
-    told = {(one.stream, one.column) for one, text in hints if text and one.reason == "missing_value"}
+    hinted = {(one.stream, one.column) for one, text in hints if text and one.reason == "missing_value"}
     for (stream, column), near in absent.items():
-        if (stream, column) not in told:
+        if (stream, column) not in hinted:
             near = f"; did you mean from: {near}?" if near else ""
             yield f"warning: no record of {stream} has a value for column {column}{near}"
 

@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from tidegate.declarations.csv_section import CSV_KEYS, read_csv_section
+from tidegate.declarations.file_formats import FILE_FORMATS
 from tidegate.declarations.models import NO_KEYS, STORES, Column, CsvDialect, History, PathStep, Stream
 from tidegate.declarations.names import EVENT_COLUMNS, PARTITION_COLUMN, SAMPLE_COLUMNS, identifier_refusal, refusal
 from tidegate.declarations.positions import Misspelt, Report
@@ -33,12 +34,10 @@ from tidegate.declarations.units import (
 from tidegate.declarations.yaml_sections import Section, read_scalar
 from tidegate.values.types import MAX_PRECISION, SIMPLE_TYPES, ColumnType, read_type
 
-FORMATS = ("jsonl", "json", "csv", "parquet", "avro")
 # Key → what it says, for the reference (infra/docs/reference.py).
 STREAM_KEYS = {
     "description": "What one tuple of the stream is.",
-    "format": "`jsonl` (one JSON object a line), `json` (documents on any lines, or arrays of them), `csv`, `parquet` "
-    "or `avro` (container files).",
+    "format": "; ".join(f"`{name}`: {one.about}" for name, one in FILE_FORMATS.items()) + ".",
     "path": "One file or more per interval: a path with `strftime` directives (`%Y %m %d %j %H %M %S`) and wildcards, "
     "relative to the pipeline's folder, or a URI in an object store (`s3://bucket/folder/%Y-%m-%dT%H.jsonl`). Without "
     "directives every file is read in every interval, and its records are told apart by their arrival time. Short for "
@@ -115,6 +114,11 @@ class StreamSection:
     columns_known: bool = True
     format: str | None = None
 
+    @property
+    def cells(self) -> bool:
+        """Whether records are cells in a row."""
+        return self.format is not None and FILE_FORMATS[self.format].cells
+
     def schema(self) -> StreamSchema:
         """The columns for the queries, None if any of them is in doubt."""
         known = {column.name: column.type for column in self.columns.values()}
@@ -124,7 +128,7 @@ class StreamSection:
         """The stream, or None after a mistake."""
         before = len(self.report.mistakes)
         read = self.section.read
-        self.format = read("format", one_of(*FORMATS))
+        self.format = read("format", one_of(*FILE_FORMATS))
         csv = self._csv()
         self._read_columns(csv)
         values: dict[str, Any] = {
@@ -157,7 +161,7 @@ class StreamSection:
         node = self.section.node("csv", required=False)
         if node is None:
             return CsvDialect()
-        if self.format is not None and self.format != "csv":
+        if self.format is not None and not self.cells:
             message = f"'csv' in stream '{self.name}', whose format is {self.format}"
             self.report.add(node.start_mark.index, message, "format: csv")
         return read_csv_section(Section(self.report, node, f"csv of stream '{self.name}'", CSV_KEYS))
@@ -231,11 +235,11 @@ class StreamSection:
         )
 
     def _steps(self, text: str) -> tuple[PathStep, ...]:
-        return read_cell(text.strip()) if self.format == "csv" else read_path(text.strip())
+        return read_cell(text.strip()) if self.cells else read_path(text.strip())
 
     def _placed(self, column: Column, csv: CsvDialect, node: yaml.Node) -> Column:
         """The column with its place in the line, where CSV files have no header to find it by."""
-        if self.format != "csv" or csv.header:
+        if not self.cells or csv.header:
             return column
         if not column.path:
             return column.model_copy(update={"path": (len(self.columns),)})

@@ -130,13 +130,13 @@ def as_doubles(column: pa.Array) -> npt.NDArray[np.float64]:
     low = np.ascontiguousarray(pairs["low"]).view(np.int64)
     sure = (pairs["high"] == low >> 63) & (np.abs(low) <= _LARGEST_EXACT) & (low != np.iinfo(np.int64).min)
     if scale <= _LARGEST_POWER:
-        found: npt.NDArray[np.float64] = low / 10.0**scale
+        doubles: npt.NDArray[np.float64] = low / 10.0**scale
     else:
-        found, sure = np.zeros(len(column)), low != low
+        doubles, sure = np.zeros(len(column)), low != low
     others = np.flatnonzero(~sure)
     if len(others):
-        found[others] = [number / 10**scale for number in unscaled(column.take(pa.array(others)))]
-    return found
+        doubles[others] = [number / 10**scale for number in unscaled(column.take(pa.array(others)))]
+    return doubles
 
 
 def read(text: str, scale: int) -> int | None:

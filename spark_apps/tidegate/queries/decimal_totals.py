@@ -29,8 +29,8 @@ def scaled_up(totals: pa.Array, share: pa.Array, kind: pa.DataType) -> pa.Array:
         except pa.ArrowInvalid:  # some total has too many digits
             return _shown(totals, 0, kind, lambda row, n: n)
     fractions = [Fraction(one or 1.0) for one in share.to_pylist()]
-    found = _shown(totals, 0, kind, lambda row, n: divided(n * fractions[row].denominator, fractions[row].numerator))
-    return pc.if_else(pc.is_valid(share), found, pa.scalar(None, kind))
+    shown = _shown(totals, 0, kind, lambda row, n: divided(n * fractions[row].denominator, fractions[row].numerator))
+    return pc.if_else(pc.is_valid(share), shown, pa.scalar(None, kind))
 
 
 def averages(totals: pa.Array, counts: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -210,10 +210,10 @@ def period_of(pattern: str, path: str) -> tuple[int, int] | None:
     match = re.fullmatch(expression, path)
     if match is None:
         return None
-    found = match.groupdict()
-    names = [name for name in _DIGITS if name in found]
+    parts = match.groupdict()
+    names = [name for name in _DIGITS if name in parts]
     try:
-        written, directives = " ".join(found[n] for n in names), " ".join(f"%{n}" for n in names)
+        written, directives = " ".join(parts[n] for n in names), " ".join(f"%{n}" for n in names)
         start = datetime.strptime(written, directives).replace(tzinfo=UTC)
     except ValueError:
         return None

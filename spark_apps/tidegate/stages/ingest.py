@@ -67,21 +67,21 @@ def read(context: RunContext, intervals: Sequence[Interval], slice_bytes: int = 
         for listing in listings:
             landed = sum(file.bytes for file in listing.files)
             context.progress(f"ingest: {listing.stream.name}: {len(listing.files)} files, {landed} bytes")
-        taken = _parse(context, stage, listings, intervals, slice_bytes)
-        apart = account.cut_inside(taken.reports)
+        parsed = _parse(context, stage, listings, intervals, slice_bytes)
+        apart = account.cut_inside(parsed.reports)
         if apart:
             # Cells with line ends were cut: these files are read as a whole, all of them again, which is rare.
             listings = [listed(stream, intervals, slice_bytes, whole=apart) for stream in context.pipeline.streams]
-            taken = _parse(context, stage, listings, intervals, slice_bytes)
+            parsed = _parse(context, stage, listings, intervals, slice_bytes)
         refuse_changed(listings)
-        found = account.found(taken.reports, seen_before(context, listings), intervals[0].start_us)
-        _summarize(context, listings, taken, found)
-        again = _again(context, taken, found, intervals)
-        counts = _write_tuples(context, stage, taken, found, again, intervals)
-        refused, by_file = _write_quarantine(context, stage, taken, found, again, intervals)
-        _write_source_files(context, stage, listings, found, by_file, intervals)
-        _write_unknown_columns(context, stage, found, intervals)
-        account.reconcile(context.pipeline, stage, found, by_file, intervals)
+        facts = account.facts_of(parsed.reports, seen_before(context, listings), intervals[0].start_us)
+        _summarize(context, listings, parsed, facts)
+        again = _again(context, parsed, facts, intervals)
+        counts = _write_tuples(context, stage, parsed, facts, again, intervals)
+        refused, by_file = _write_quarantine(context, stage, parsed, facts, again, intervals)
+        _write_source_files(context, stage, listings, facts, by_file, intervals)
+        _write_unknown_columns(context, stage, facts, intervals)
+        account.reconcile(context.pipeline, stage, facts, by_file, intervals)
         planner.put_arrivals(context, stage, intervals, counts)
         for interval in intervals:
             number = refused[_number(interval)]
@@ -89,10 +89,10 @@ def read(context: RunContext, intervals: Sequence[Interval], slice_bytes: int = 
         context.progress(f"ingest: {stage.total('rows_out')} tuples, {stage.total('rows_quarantined')} quarantined")
 
 
-def _summarize(context: RunContext, listings: Sequence[Listing], taken: ParseResult, found: account.Found) -> None:
+def _summarize(context: RunContext, listings: Sequence[Listing], parsed: ParseResult, facts: account.FileFacts) -> None:
     """Keep what there is to say at the end of the run; say at once which columns no record has."""
     summary: Summary = context.memory.setdefault(STAGE, Summary())
-    summary.add(taken.reports, found, [one.pattern for x in listings for one in x.expected if not one.files])
+    summary.add(parsed.reports, facts, [one.pattern for x in listings for one in x.expected if not one.files])
     for stream, column, near in summary.columns_without_values(context.pipeline):
         hint = f"; did you mean from: {near}?" if near else ""
         context.progress(f"ingest: {stream}: no record has a value for column {column}{hint}")
@@ -122,22 +122,22 @@ def _parse(
 
 
 def _again(
-    context: RunContext, taken: ParseResult, found: account.Found, intervals: Sequence[Interval]
+    context: RunContext, parsed: ParseResult, facts: account.FileFacts, intervals: Sequence[Interval]
 ) -> dict[str, Rows]:
     """Stream → the rows of its parts that bear an id of an accepted tuple that arrived in the last ``max_late``."""
     pipeline = context.pipeline
-    every = sum(part.rows for part in taken.tuples)
+    every = sum(part.rows for part in parsed.tuples)
     most = context.most_slices(every)
     # Half of the budget for all slices at work at once; Python, Spark and what they read have the rest.
     at_once = max(pipeline.process_budget_bytes // 2 // (_HASH_BYTES * most), _HASHES_WORTH)
     slices: list[Again] = []
     owners: list[str] = []
     for stream in pipeline.streams:
-        parts = tuple(part for part in taken.tuples if part.stream == stream.name)
+        parts = tuple(part for part in parsed.tuples if part.stream == stream.name)
         if not stream.id:
             continue  # a place in a file is there once
         past = remembered(context.warehouse, stream, intervals[0].start_us) if parts else ()
-        again = Again(parts, found.broken, past, pipeline.interval_s * 1_000_000, memory_us(pipeline, stream))
+        again = Again(parts, facts.broken, past, pipeline.interval_s * 1_000_000, memory_us(pipeline, stream))
         rows = sum(part.rows for part in parts)
         ranges = max(-(-rows // at_once), min(rows // _HASHES_WORTH, most), 1 if parts else 0)
         cuts = [2**64 * i // ranges for i in range(ranges + 1)] if ranges else []
@@ -157,8 +157,8 @@ def _again(
 def _write_tuples(
     context: RunContext,
     stage: StageRun,
-    taken: ParseResult,
-    found: account.Found,
+    parsed: ParseResult,
+    facts: account.FileFacts,
     again: dict[str, Rows],
     intervals: Sequence[Interval],
 ) -> pa.Table:
@@ -166,10 +166,10 @@ def _write_tuples(
     pipeline, commit = context.pipeline, stage.commit
     items: list[tuple[Interval, Sorted]] = []
     for stream in pipeline.streams:
-        parts = tuple(part for part in taken.tuples if part.stream == stream.name)
+        parts = tuple(part for part in parsed.tuples if part.stream == stream.name)
         held = planner.held(pipeline, stream)
         for interval in intervals:
-            rows = found.good[stream.name][_number(interval)]
+            rows = facts.good[stream.name][_number(interval)]
             folder = commit.stage_folder(f"events_{stream.name}", interval.label)
             ids = commit.state_folder(state_of(stream), interval.label)
             # A function of the interval and of how much arrived in it: how the work was cut has no say.
@@ -181,9 +181,9 @@ def _write_tuples(
                 refused = {p.path: again[stream.name][p.path] for p in own if p.path in again[stream.name]}
                 paths = str(folder / name), str(ids / name)
                 tick_us = pipeline.tick_s * 1_000_000
-                item = Sorted(stream, own, found.broken, refused, start_us, end_us, *paths, held, tick_us)
+                item = Sorted(stream, own, facts.broken, refused, start_us, end_us, *paths, held, tick_us)
                 items.append((interval, item))
-    written = _packed_run(context, items, found)
+    written = _packed_run(context, items, facts)
     counts = []
     for (interval, item), one in zip(items, written, strict=True):
         stage.record(interval, rows_in=one.rows, rows_out=one.rows, rows_late=one.late)
@@ -195,17 +195,19 @@ def _write_tuples(
     return summed.rename_columns(planner.ARRIVALS_SCHEMA.names)
 
 
-def _packed_run(context: RunContext, items: Sequence[tuple[Interval, Sorted]], found: account.Found) -> list[Written]:
+def _packed_run(
+    context: RunContext, items: Sequence[tuple[Interval, Sorted]], facts: account.FileFacts
+) -> list[Written]:
     slices: list[list[Sorted]] = [[]]
     gathered = 0
     for interval, item in items:
-        rows = found.good[item.stream.name][_number(interval)]
+        rows = facts.good[item.stream.name][_number(interval)]
         if slices[-1] and gathered + rows > _FILE_ROWS:
             slices.append([])
             gathered = 0
         slices[-1].append(item)
         gathered += min(rows, _FILE_ROWS)
-    tuples = sum(good.total() for good in found.good.values())
+    tuples = sum(good.total() for good in facts.good.values())
     done = context.run_slices(write_sorted, [tuple(own) for own in slices], tuples)
     return [one for part in done for one in part]
 
@@ -213,8 +215,8 @@ def _packed_run(context: RunContext, items: Sequence[tuple[Interval, Sorted]], f
 def _write_quarantine(
     context: RunContext,
     stage: StageRun,
-    taken: ParseResult,
-    found: account.Found,
+    parsed: ParseResult,
+    facts: account.FileFacts,
     again: dict[str, Rows],
     intervals: Sequence[Interval],
 ) -> tuple[Counter[int], Counter[tuple[str, int]]]:
@@ -228,13 +230,13 @@ def _write_quarantine(
         slices.append(
             Refusals(
                 stream,
-                tuple(part for part in taken.refused if part.stream == stream.name),
-                tuple(part for part in taken.tuples if part.path in again[stream.name]),
+                tuple(part for part in parsed.refused if part.stream == stream.name),
+                tuple(part for part in parsed.tuples if part.path in again[stream.name]),
                 again[stream.name],
-                found.broken,
-                found.homes,
-                found.first_lines,
-                found.broken_rows(stream, intervals),
+                facts.broken,
+                facts.homes,
+                facts.first_lines,
+                facts.broken_rows(stream, intervals),
                 context.pipeline.interval_s * 1_000_000,
                 to,
             )
@@ -256,13 +258,13 @@ def _write_source_files(
     context: RunContext,
     stage: StageRun,
     listings: Sequence[Listing],
-    found: account.Found,
+    facts: account.FileFacts,
     by_file: Counter[tuple[str, int]],
     intervals: Sequence[Interval],
 ) -> None:
     told: list[dict[str, Any]] = []
     for interval in intervals:
-        rows = [row for listing in listings for row in file_rows(listing, found, by_file, interval, _number(interval))]
+        rows = [row for listing in listings for row in file_rows(listing, facts, by_file, interval, _number(interval))]
         told += rows
         if interval == intervals[0]:
             rows += changed_since(context, interval)
@@ -272,13 +274,13 @@ def _write_source_files(
 
 
 def _write_unknown_columns(
-    context: RunContext, stage: StageRun, found: account.Found, intervals: Sequence[Interval]
+    context: RunContext, stage: StageRun, facts: account.FileFacts, intervals: Sequence[Interval]
 ) -> None:
     """Write which fields of accepted records no column is read from."""
     for interval in intervals:
         rows = [
             {"stream": stream, "column": name, "records": one.records, "first_seen": from_us(one.first_us)}
-            for stream, fields in sorted(found.ignored.items())
+            for stream, fields in sorted(facts.ignored.items())
             for (number, name), one in sorted(fields.items())
             if number == _number(interval)
         ]

@@ -23,7 +23,7 @@ class RecordsLostError(UserError):
 
 
 @dataclass
-class Found:
+class FileFacts:
     """What the pieces' reports say of the files.
 
     ``status``: file → ok, empty, or unreadable. ``errors``: of those that cannot be read. ``good``: stream → number of
@@ -70,7 +70,7 @@ class Found:
         return tuple(rows)
 
 
-def found(reports: Sequence[PieceReport], seen: Mapping[str, Seen], run_start_us: int) -> Found:
+def facts_of(reports: Sequence[PieceReport], seen: Mapping[str, Seen], run_start_us: int) -> FileFacts:
     """Put the reports on all pieces together, file by file.
 
     Args:
@@ -78,7 +78,7 @@ def found(reports: Sequence[PieceReport], seen: Mapping[str, Seen], run_start_us
         seen: file → when it was first seen how long, as ``source_files`` has it.
         run_start_us: start of the first interval that is being run.
     """
-    together = Found()
+    together = FileFacts()
     by_file: dict[str, list[PieceReport]] = defaultdict(list)
     for report in reports:
         by_file[report.file.name].append(report)
@@ -103,7 +103,7 @@ Seen = tuple[tuple[int, int], ...]
 """Bytes that a file had, and start of the interval that saw it so first; both ascending."""
 
 
-def _add(together: Found, name: str, report: PieceReport) -> None:
+def _add(together: FileFacts, name: str, report: PieceReport) -> None:
     together.good[report.stream].update(report.by_interval)
     together.by_file.update({(name, number): rows for number, rows in report.by_interval.items()})
     together.refused[name] += report.refused
@@ -168,7 +168,7 @@ def _check(file: SourceFile, reports: Sequence[PieceReport]) -> None:
 def reconcile(
     pipeline: Pipeline,
     stage: StageRun,
-    found: Found,
+    facts: FileFacts,
     by_file: Counter[tuple[str, int]],
     intervals: Sequence[Interval],
 ) -> None:
@@ -179,8 +179,8 @@ def reconcile(
     tables = ["quarantine", *(f"events_{s.name}" for s in pipeline.streams)]
     for interval in intervals:
         number = interval.start_us // (interval.end_us - interval.start_us)
-        files = sum(len(found.broken_rows(stream, [interval])) for stream in pipeline.streams)
-        judged = sum(found.good[s.name][number] for s in pipeline.streams) + files
+        files = sum(len(facts.broken_rows(stream, [interval])) for stream in pipeline.streams)
+        judged = sum(facts.good[s.name][number] for s in pipeline.streams) + files
         judged += sum(rows for (_, own), rows in by_file.items() if own == number)
         written = sum(
             stage.commit.rows(file) for table in tables for file in stage.commit.written(table, interval.label)

@@ -15,7 +15,7 @@ from tidegate.declarations.models import Stream, from_us, to_us
 from tidegate.engine.context import RunContext
 from tidegate.sources.files import Expected, Piece, SourceFile, modified_at, pattern_unit
 from tidegate.sources.source import source_of
-from tidegate.stages.ingest_account import Found, Seen
+from tidegate.stages.ingest_account import FileFacts, Seen
 from tidegate.store.gathered import Gathered
 from tidegate.store.intervals import Interval, interval_labelled
 from tidegate.store.places import place
@@ -82,7 +82,7 @@ def refuse_changed(listings: Sequence[Listing]) -> None:
 
 
 def file_rows(
-    listing: Listing, found: Found, by_file: Counter[tuple[str, int]], interval: Interval, number: int
+    listing: Listing, facts: FileFacts, by_file: Counter[tuple[str, int]], interval: Interval, number: int
 ) -> Iterator[dict[str, Any]]:
     """Rows of ``source_files``: the files that may hold records of the interval, and how many each does hold.
 
@@ -99,10 +99,10 @@ def file_rows(
         if not one.files:
             yield {"stream": stream.name, "path": one.pattern, "status": "missing", "since_bytes": 0}
         for file in one.files:
-            rows = found.by_file[file.name, number] + by_file[file.name, number]
-            status = found.status[file.name]
+            rows = facts.by_file[file.name, number] + by_file[file.name, number]
+            status = facts.status[file.name]
             here = interval.start_us <= file.modified_us < interval.end_us
-            since = found.since(file, interval)
+            since = facts.since(file, interval)
             if one.period_start_us is not None or rows or here or "since" in since or status == "unreadable":
                 row = {"stream": stream.name, "path": file.name, "status": status, "rows": rows}
                 yield {**row, "bytes": file.bytes, "modified": modified_at(file), **since}

@@ -10,7 +10,7 @@ from tidegate.declarations.models import Pipeline
 from tidegate.declarations.positions import nearest_name
 from tidegate.declarations.source_paths import show_path
 from tidegate.sources.parse import Example, PieceReport
-from tidegate.stages.ingest_account import Found
+from tidegate.stages.ingest_account import FileFacts
 
 STAGE = "ingest"
 
@@ -54,16 +54,16 @@ class Summary:
     names: dict[str, dict[str, None]] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
 
-    def add(self, reports: Sequence[PieceReport], found: Found, missing: Sequence[str]) -> None:
+    def add(self, reports: Sequence[PieceReport], facts: FileFacts, missing: Sequence[str]) -> None:
         """Take note of a pass."""
         by_file: dict[str, list[PieceReport]] = {}
         for report in reports:
             by_file.setdefault(report.file.name, []).append(report)
         for name, pieces in by_file.items():
-            self.files[name] = _file(name, sorted(pieces, key=lambda r: r.start), found)
-        for stream, columns in found.columns.items():
+            self.files[name] = _file(name, sorted(pieces, key=lambda r: r.start), facts)
+        for stream, columns in facts.columns.items():
             self.columns.setdefault(stream, set()).update(columns)
-        for stream, names in found.names.items():
+        for stream, names in facts.names.items():
             self.names.setdefault(stream, {}).update(names)
         self.missing += missing
 
@@ -98,21 +98,21 @@ class Summary:
                     yield stream.name, column.name, near
 
 
-def _file(name: str, pieces: Sequence[PieceReport], found: Found) -> FileSummary:
+def _file(name: str, pieces: Sequence[PieceReport], facts: FileFacts) -> FileSummary:
     refusals: dict[tuple[str, str], list[tuple[str, int, Example]]] = {}
     counts: Counter[tuple[str, str]] = Counter()
     for piece in pieces:
-        before = found.first_lines.get((name, piece.start), 0)
+        before = facts.first_lines.get((name, piece.start), 0)
         for key, (count, examples) in piece.refusals.items():
             counts[key] += count
             refusals.setdefault(key, []).extend((name, before + one.line + 1, one) for one in examples)
     stream = pieces[0].stream
-    if name in found.errors:
-        refusals["broken_file", ""] = [(name, 0, Example(0, found.errors[name][2], None))]
+    if name in facts.errors:
+        refusals["broken_file", ""] = [(name, 0, Example(0, facts.errors[name][2], None))]
         counts["broken_file", ""] = 1
     return FileSummary(
         stream,
-        found.status[name],
+        facts.status[name],
         sum(piece.records for piece in pieces),
         min((p.first_us for p in pieces if p.first_us is not None), default=None),
         max((p.last_us for p in pieces if p.last_us is not None), default=None),

@@ -9,7 +9,7 @@ from tidegate.declarations.models import Pipeline, Stream
 from tidegate.engine import Slice
 from tidegate.sources.files import Piece, SourceFile, newest_files
 from tidegate.sources.parse import ParseTask, parse_pieces
-from tidegate.stages.ingest_account import found
+from tidegate.stages.ingest_account import facts_of
 from tidegate.stages.ingest_summary import Summary
 
 MOST_BYTES = 64 << 20
@@ -30,7 +30,7 @@ def try_newest_files(pipeline: Pipeline) -> Summary:
         with tempfile.TemporaryDirectory() as folder:
             task = ParseTask(pieces, -_FOREVER_US, _FOREVER_US, folder, pipeline.interval_s * 1_000_000)
             result = parse_pieces(Slice(0, task))
-        summary.add(result.reports, found(result.reports, {}, 0), ())
+        summary.add(result.reports, facts_of(result.reports, {}, 0), ())
     return summary
 
 

@@ -122,7 +122,7 @@ def _parts(pattern: str, width: int) -> tuple[tuple[str, int, int], ...] | None:
     if sum(widths) != width:
         return None
     ends = np.cumsum(widths).tolist()
-    return tuple((piece, end - own, end) for piece, own, end in zip(pieces, widths, ends, strict=True))
+    return tuple((piece, end - width, end) for piece, width, end in zip(pieces, widths, ends, strict=True))
 
 
 def _read(texts: Bytes, parts: tuple[tuple[str, int, int], ...]) -> _Fields:

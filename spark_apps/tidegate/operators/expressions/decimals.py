@@ -63,8 +63,8 @@ def computed(function: Callable[..., Any], kind: pa.DataType, *values: Value) ->
         else:
             numbers.append(repeat(limbs.unscaled(pa.repeat(value, 1))[0], len(known)))
     rows = [function(*row) if there else None for there, *row in zip(known.tolist(), *numbers, strict=True)]
-    found = limbs.from_unscaled(rows, kind) if is_decimal(kind) else pa.array(rows, kind)
-    return found if columns else found[0]
+    result = limbs.from_unscaled(rows, kind) if is_decimal(kind) else pa.array(rows, kind)
+    return result if columns else result[0]
 
 
 def scaled(value: Value, kind: pa.DataType) -> Value:
@@ -108,8 +108,8 @@ def _remainder(a: int, b: int, to: int) -> Callable[[int, int], int | None]:
         if not y:
             return None
         x, y = x * 10 ** (most - a), y * 10 ** (most - b)
-        found = abs(x) % abs(y)
-        return moved(found if x >= 0 else -found, to - most)
+        result = abs(x) % abs(y)
+        return moved(result if x >= 0 else -result, to - most)
 
     return rest
 
@@ -160,8 +160,8 @@ def as_doubles(value: Value) -> Value:
     """The nearest doubles."""
     column = pa.repeat(value, 1) if isinstance(value, pa.Scalar) else value
     mask = np.asarray(column.is_null().to_numpy(zero_copy_only=False), dtype=bool) if column.null_count else None
-    found = pa.array(limbs.as_doubles(column), mask=mask)
-    return found if isinstance(value, pa.Array) else found[0]
+    result = pa.array(limbs.as_doubles(column), mask=mask)
+    return result if isinstance(value, pa.Array) else result[0]
 
 
 def to_any(value: Value, kind: pa.DataType) -> Value:
@@ -220,5 +220,5 @@ def _read(written: Callable[[Any], str | None], kind: pa.DataType, value: Value)
 
     items = value.to_pylist() if isinstance(value, pa.Array) else [value.as_py()]
     known: dict[Any, int | None] = {item: one(item) for item in dict.fromkeys(items)}
-    found = limbs.from_unscaled([known[item] for item in items], kind)
-    return found if isinstance(value, pa.Array) else found[0]
+    result = limbs.from_unscaled([known[item] for item in items], kind)
+    return result if isinstance(value, pa.Array) else result[0]

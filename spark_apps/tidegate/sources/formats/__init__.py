@@ -1,28 +1,36 @@
-"""The formats of files: which there are, and what reads them. Nothing else asks for a format's name."""
+"""The formats of files: what reads each. Nothing else asks for a format's name.
+
+To add one, write a :class:`~tidegate.sources.formats.base.Format`, name it here and in
+``tidegate.declarations.file_formats``.
+"""
 
 from __future__ import annotations
 
+import importlib
+from functools import cache
+
 from tidegate.sources.formats.base import Batch, Count, Format, Raw, Reading
-from tidegate.sources.formats.csv import Csv
-from tidegate.sources.formats.json_documents import JsonDocuments
-from tidegate.sources.formats.json_lines import JsonLines
-from tidegate.sources.formats.parquet import Parquet
 
-_EAGER: tuple[Format, ...] = (JsonLines(), JsonDocuments(), Csv(), Parquet())
-_FORMATS: dict[str, Format] = {one.name: one for one in _EAGER}
+_CLASSES = {
+    "jsonl": ("json_lines", "JsonLines"),
+    "json": ("json_documents", "JsonDocuments"),
+    "csv": ("csv", "Csv"),
+    "parquet": ("parquet", "Parquet"),
+    "avro": ("avro", "Avro"),
+}
+"""Format → the module here and the class that reads it; imported when first asked for."""
 
 
+@cache
 def format_named(name: str) -> Format:
     """The format of that name; KeyError if there is none.
 
     >>> format_named("csv").is_text
     True
     """
-    if name == "avro" and name not in _FORMATS:
-        from tidegate.sources.formats.avro import Avro
-
-        _FORMATS[name] = Avro()
-    return _FORMATS[name]
+    module, kind = _CLASSES[name]
+    made: Format = getattr(importlib.import_module(f"{__name__}.{module}"), kind)()
+    return made
 
 
 __all__ = ["Batch", "Count", "Format", "Raw", "Reading", "format_named"]

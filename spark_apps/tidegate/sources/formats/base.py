@@ -115,6 +115,10 @@ class Format(ABC):
             BrokenFileError: the file cannot be read to its end.
         """
 
+    def advice(self, stream: Stream, texts: Sequence[str]) -> str:
+        """What to declare instead if records like these cannot be read; empty if nothing can be seen."""
+        return ""
+
     @abstractmethod
     def texts_at(self, stream: Stream, file: SourceFile, positions: Sequence[int]) -> list[str]:
         """Records at positions, ascending, as the quarantine shows them."""

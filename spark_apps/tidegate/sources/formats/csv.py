@@ -244,6 +244,13 @@ class Csv(Format):
                 reading.seen.update(dict.fromkeys(cells.names))
                 yield CsvBatch(stream, block, cells)
 
+    def advice(self, stream: Stream, texts: Sequence[str]) -> str:
+        """Another delimiter, if there is one in all of them, and the declared one in none."""
+        other = next((sign for sign in ",;\t|" if texts and all(sign in text for text in texts)), "")
+        if not other or any(stream.csv.delimiter in text for text in texts):
+            return ""
+        return f"looks like cells between {other!r}: csv: {{delimiter: {other!r}}}"
+
     def texts_at(self, stream: Stream, file: SourceFile, positions: Sequence[int]) -> list[str]:
         """Records by the bytes at which they begin."""
         return texts_at_positions(self, stream, file, positions)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tidegate.declarations.models import Stream
 from tidegate.sources.files import BrokenFileError, Piece, SourceFile
 from tidegate.sources.formats.base import Batch, Format, Reading
-from tidegate.sources.formats.json_records import Habits, JsonBatch, names_in, parse_object
+from tidegate.sources.formats.json_records import Habits, JsonBatch, advice_on_text, names_in, parse_object
 from tidegate.sources.formats.texts import EXPANSION, is_packed, text_parts, texts_at_positions
 from tidegate.sources.text import Block, Split, count_lines, line_ends
 
@@ -53,11 +53,11 @@ class DocumentSplitter:
             BrokenFileError: a string or a bracket is not closed.
         """
         before = self._inside, self._after_element
-        found = self._by_depth(data)
-        if found is None or (final and (found[0][-1] != len(data.rstrip(_BLANKS)) or self._inside)):
+        split = self._by_depth(data)
+        if split is None or (final and (split[0][-1] != len(data.rstrip(_BLANKS)) or self._inside)):
             self._inside, self._after_element = before
-            found = self._one_by_one(data, final)
-        edges, separated = found
+            split = self._one_by_one(data, final)
+        edges, separated = split
         if final and edges[-1] != len(data):
             edges.append(len(data))
             separated.append(False)
@@ -189,6 +189,10 @@ class JsonDocuments(Format):
                 if not reading.seen:
                     reading.seen.update(dict.fromkeys(names_in(parse_object(block.record(0)))))
                 yield JsonBatch(piece.stream, block, False, habits)
+
+    def advice(self, stream: Stream, texts: Sequence[str]) -> str:
+        """Cells."""
+        return advice_on_text(texts)
 
     def texts_at(self, stream: Stream, file: SourceFile, positions: Sequence[int]) -> list[str]:
         """Elements by the bytes at which they begin."""

@@ -8,7 +8,7 @@ from tidegate.declarations.models import Stream
 from tidegate.sources.counts import RawCount
 from tidegate.sources.files import Piece, SourceFile
 from tidegate.sources.formats.base import Batch, Format, Reading
-from tidegate.sources.formats.json_records import Habits, JsonBatch, names_in, parse_object
+from tidegate.sources.formats.json_records import Habits, JsonBatch, advice_on_text, names_in, parse_object
 from tidegate.sources.formats.texts import cut_text, text_parts, texts_at_positions
 from tidegate.sources.text import LineSplitter, block_of, count_lines
 
@@ -37,6 +37,13 @@ class JsonLines(Format):
                 if not reading.seen:
                     reading.seen.update(dict.fromkeys(names_in(parse_object(block.record(0)))))
                 yield JsonBatch(piece.stream, block, True, habits)
+
+    def advice(self, stream: Stream, texts: Sequence[str]) -> str:
+        """Documents over several lines, or cells."""
+        signs = [text.strip() for text in texts]
+        if all(text[:1] in '[]{}",:' or text[-1:] in "{[," for text in signs):
+            return "looks like JSON of several lines: format: json"
+        return advice_on_text(signs)
 
     def texts_at(self, stream: Stream, file: SourceFile, positions: Sequence[int]) -> list[str]:
         """Lines by the bytes at which they begin."""

@@ -147,6 +147,13 @@ def names_in(parsed: Any, most: int = 200) -> list[str]:
     return names
 
 
+def advice_on_text(texts: Sequence[str]) -> str:
+    """What text may be that is no JSON."""
+    if any(text.lstrip()[:1] in ("{", "[") for text in texts):
+        return ""
+    return "is no JSON: format: csv?" if texts and any(sign in texts[0] for sign in ",;\t|") else ""
+
+
 @dataclass
 class Habits:
     """What the blocks of a piece have been like so far; how they are read, never what is read, depends on it.
@@ -240,7 +247,9 @@ class JsonBatch(Batch):
                 if parsed[name] is not None:
                     rows.setdefault(name, []).append(row)
         columns = {name: table.column(name) for name in table.column_names}
-        return self._raw(layout, columns, [Others(name, _mask(own, len(self.block))) for name, own in rows.items()])
+        return self._raw(
+            layout, columns, [Others(name, _mask(places, len(self.block))) for name, places in rows.items()]
+        )
 
     def _raw(self, layout: Layout, columns: Mapping[str, pa.ChunkedArray], others: Sequence[Others]) -> Raw:
         tops = {str(name): whole(columns[str(name)]) for name in layout.tops if name in columns}
