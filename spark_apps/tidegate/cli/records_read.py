@@ -93,20 +93,21 @@ def _nothing(summary: Summary | None) -> str:
         where += f", and {len(missing) - 1} more are missing" if missing[1:] else ""
         return f"No records arrived in these intervals{where}."
     text = f"{_files(summary)}{_records(summary.records)} read, none of them of these intervals"
-    arrived = _elsewhere(summary, summary.records)
-    return f"{text}. {arrived}" if arrived else f"{text}: they are refused in the interval that saw them first."
+    return f"{text}: {_arrived(summary) or 'they are refused in the interval that saw them first'}."
 
 
 def _elsewhere(summary: Summary, records: int) -> str:
     """That files hold records of other intervals, and of when."""
+    arrived = _arrived(summary) if records > 0 else ""
+    return f"{_records(records)} of these files belong to other intervals: {arrived}." if arrived else ""
+
+
+def _arrived(summary: Summary) -> str:
     spans = [(f.first_us, f.last_us) for f in summary.files.values() if f.first_us is not None]
-    if records <= 0 or not spans:
+    if not spans:
         return ""
     first, last = min(a for a, _ in spans), max(b for _, b in spans if b is not None)
-    return (
-        f"{_records(records)} of these files belong to other intervals: what they hold arrived from "
-        f"{show(from_us(first))} to {show(from_us(last))} UTC."
-    )
+    return f"what they hold arrived from {show(from_us(first))} to {show(from_us(last))} UTC"
 
 
 def _details(pipeline: Pipeline, summary: Summary) -> Iterator[str]:
