@@ -14,11 +14,12 @@ from tidegate.guess.clock import Lateness, clock_of, lateness_of, limits_s, rate
 from tidegate.guess.columns import Seen, column_of, schema_of
 from tidegate.guess.csv_dialect import cells, decoded, dialect_of
 from tidegate.guess.file_patterns import Place, pattern_of
-from tidegate.guess.records import FileSample, Number, sample_of
+from tidegate.guess.records import FileSample, sample_of
 from tidegate.guess.roles import identity_of, times_of
 from tidegate.guess.sampling import read_sample
 from tidegate.guess.written_times import time_format, time_reader
 from tidegate.guess.zones import zoned
+from tidegate.values.base import Number
 
 US = 1_000_000
 NOON = 1767614400 * US  # 2026-01-05T12:00:00Z

@@ -218,6 +218,10 @@ def test_a_stream_of_very_many_fields_declares_the_fullest_ones(tmp_path: Path) 
         ("packed.gz", b"", "is empty"),
         ("prose.txt", "It was a dark and stormy night.\nThe rain fell in torrents.\n", "its lines are no JSON"),
         ("octets.bin", bytes(range(256)) * 20, "no text"),
+        ("cut.json", '[{"at": "2026-01-05T08:00:00Z"}, {"at"', "ends within an object"),
+        ("python.json", "{'at': 1767600000}\n", "empty or not valid"),
+        ("wide.jsonl", '{"at": 1767600000}\n'.encode("utf-16"), "JSON in utf-16"),
+        ("plain.jsonl.gz", '{"at": 1767600000}\n', "Not a gzipped file"),
     ],
 )
 def test_what_cannot_be_seen_is_said(
@@ -228,6 +232,20 @@ def test_what_cannot_be_seen_is_said(
     error = capsys.readouterr().err
     assert error.startswith("tidegate: error: ") and said in error
     assert not (tmp_path / "mine").exists()
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.parquet.gz", "a.parquet.zst"])
+def test_parquet_is_read_where_the_product_reads_it(name: str, tmp_path: Path) -> None:
+    FILES["decimals"].make(tmp_path)
+    put(tmp_path, f"landing/{name}", (tmp_path / "a.parquet").read_bytes())
+    (stream,) = proposed(tmp_path / "mine", tmp_path / "landing").streams
+    assert stream.format == "parquet" and stream.id == ("trip",)
+
+
+def test_a_header_may_begin_as_some_binary_files_do(tmp_path: Path) -> None:
+    put(tmp_path, "authors.csv", csv([("ORCID", "at"), *((n, at(n * 60).isoformat()) for n in range(30))]))
+    (stream,) = proposed(tmp_path / "mine", tmp_path / "authors.csv").streams
+    assert [shown(column, stream) for column in stream.columns] == ["ORCID", "at"]
 
 
 def test_a_container_of_avro_is_read(tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ from tidegate.declarations.source_paths import read_cell, read_path, show_path
 from tidegate.declarations.units import UnreadableError
 from tidegate.guess import words
 from tidegate.guess.csv_dialect import CERTAIN_NULLS, NULL_WORDS
-from tidegate.guess.records import Nested, Number, Sample, Steps
+from tidegate.guess.records import Sample, Steps
 from tidegate.guess.written_times import TimeFormat, instant_of, time_format, time_reader
+from tidegate.values.base import Number
 from tidegate.values.types import MAX_PRECISION, ColumnType, decimal_type
 
 FITTING = 0.95
@@ -31,6 +32,7 @@ _MONEY_SCALE = 4
 _LARGEST = 2**63
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
+_NESTED = (Mapping, list, tuple)
 _KEPT_AS_TEXT = frozenset(("zip", "zipcode", "postcode", "plz", "phone", "code"))
 
 
@@ -175,12 +177,12 @@ def _why_not(present: Sequence[Any], records: int) -> str:
     """Why no column can be made of these values; empty if one can."""
     if not present:
         return "never a value"
-    nested = [value for value in present if isinstance(value, Nested)]
+    nested = [value for value in present if isinstance(value, _NESTED)]
     if len(nested) > len(present) * (1 - FITTING):
-        return nested[0].what
+        return "an object" if isinstance(nested[0], Mapping) else "a list"
     if sum(isinstance(value, (bytes, bytearray)) for value in present) > len(present) / 2:
         return "bytes"
-    known = (str, bool, int, float, Decimal, date, Nested)
+    known = (str, bool, int, float, Decimal, date, *_NESTED)
     if not all(isinstance(value, known) for value in present[:100]):
         return f"values of the type {type(present[0]).__name__}"
     return "rare" if len(present) < records * RARE else ""
@@ -208,7 +210,7 @@ def column_of(
     path: Steps, values: Sequence[Any], csv: CsvDialect | None = None, declared: ColumnType | None = None
 ) -> Seen:
     """One column: the narrowest type that nearly all of its values are of."""
-    values = [None if isinstance(value, Nested) else value for value in values]
+    values = [None if isinstance(value, _NESTED) else value for value in values]
     present = [value for value in values if value is not None]
     column = Seen(path, values)
     decimal = csv.decimal if csv else "."

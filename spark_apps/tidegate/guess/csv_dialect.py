@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from tidegate.declarations.models import CsvDialect
+from tidegate.sources.formats.csv import cells_of
+from tidegate.sources.formats.csv_splitter import CsvSplitter
+from tidegate.sources.text import block_of
 
 DELIMITERS = ",;\t|"
 NULL_WORDS = ("NA", "N/A", "n/a", "#N/A", "NULL", "null", "None", "none", "NaN", "nan", "-", "--", "?", "\\N", "(null)")
@@ -25,8 +26,7 @@ _CLOSED = re.compile(r'(?:^|[,;\t|])"(?:[^"]|"")*"(?:$|[,;\t|])')
 _TYPED = re.compile(r"[+-]?[0-9][0-9.,:/+\-T Z]*|true|false|-", re.ASCII | re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(NamedTuple):
     """Octets as text, and how they were encoded."""
 
     text: str
@@ -64,8 +64,9 @@ def dialect_of(text: str, encoding: str) -> CsvDialect | None:
     CsvDialect(delimiter=';', header=True, decimal=',', quote='"', encoding='utf-8', nulls=('',), comment='')
     """
     text = text[:_MOST_TEXT]
-    comment = _comment(text)
-    lines = [line for line in text.splitlines() if line.strip(" \t") and not (comment and line.startswith(comment))]
+    lines = [line for line in re.split(r"[\r\n]+", text) if line.strip(" \t")]
+    comment = _comment(lines)
+    lines = [line for line in lines if not (comment and line.startswith(comment))]
     if not lines:
         return None
     best, quote = max(
@@ -87,24 +88,18 @@ def dialect_of(text: str, encoding: str) -> CsvDialect | None:
     )
 
 
-def cells(text: str, dialect: CsvDialect, most: int | None = None) -> list[list[str]]:
-    """The cells of every record of the text, at most so many; blank lines and comments are none."""
-    lines = text.splitlines(keepends=True)
-    if dialect.comment:
-        lines = [line for line in lines if not line.startswith(dialect.comment)]
-    csv.field_size_limit(1 << 26)
-    rows = _read(lines, dialect.delimiter, dialect.quote)
-    return list(islice((row for row in rows if row and any(cell.strip() for cell in row)), most))
+def cells(text: str, dialect: CsvDialect) -> list[list[str]]:
+    """The cells of each of the text's records."""
+    data = text.encode()
+    return [row_of(dialect, record) for record in block_of(data, CsvSplitter(dialect).split(data, True)).records()]
 
 
-def _read(lines: Sequence[str], delimiter: str, quote: str) -> Iterator[list[str]]:
-    if not quote:
-        return csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE)
-    return csv.reader(lines, delimiter=delimiter, quotechar=quote)
+def row_of(dialect: CsvDialect, record: bytes) -> list[str]:
+    """A record's cells, empty where they stand for no value; none if it is no record."""
+    return [cell or "" for cell in cells_of(dialect, record) or ()]
 
 
-def _comment(text: str) -> str:
-    lines = [line for line in text.splitlines() if line.strip()]
+def _comment(lines: Sequence[str]) -> str:
     marked = [number for number, line in enumerate(lines) if line.startswith("#")]
     return "#" if marked and len(marked) < max(len(lines) * 0.5, 2) else ""
 
@@ -122,9 +117,8 @@ def _quotes(lines: Sequence[str]) -> tuple[str, ...]:
 
 def _evenness(lines: Sequence[str], delimiter: str, quote: str) -> tuple[float, int]:
     """The share of lines that have as many cells as most have, and how many that is; (0, 1) if it is one."""
-    rows = [row for row in _read(lines[:200], delimiter, quote) if row]
-    widths = Counter(map(len, rows))
-    width, often = widths.most_common(1)[0]
+    rows = cells("\n".join(lines[:200]), CsvDialect(delimiter=delimiter, quote=quote))
+    width, often = Counter(map(len, rows)).most_common(1)[0]
     return (often / len(rows), width) if width > 1 else (0.0, 1)
 
 

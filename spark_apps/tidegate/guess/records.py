@@ -16,19 +16,6 @@ Steps = tuple[PathStep, ...]
 _DEEPEST = 8
 
 
-class Number(str):
-    """A JSON number, as it is written."""
-
-    __slots__ = ()
-
-
-@dataclass(frozen=True)
-class Nested:
-    """A list or an object that no column is made of; ``what`` names it."""
-
-    what: str
-
-
 @dataclass(frozen=True)
 class FileSample:
     """What was read of one file.
@@ -98,17 +85,19 @@ def sample_of(files: Sequence[FileSample]) -> Sample:
 def leaves(value: Any, path: Steps = ()) -> list[tuple[Steps, Any]]:
     """The values of a record that are no objects, with their paths; of a list of objects those of its first.
 
+    An object that is too deep is a value as it is, and so is a list of anything else; empty ones are none.
+
     >>> leaves({"a": {"b": 1}, "c": [{"d": 2}, {"d": 3}], "e": [4], "f": None})
-    [(('a', 'b'), 1), (('c', 0, 'd'), 2), (('e',), Nested(what='a list'))]
+    [(('a', 'b'), 1), (('c', 0, 'd'), 2), (('e',), [4])]
     """
     if isinstance(value, Mapping):
         if path and (not value or len(path) >= _DEEPEST):
-            return [(path, Nested("an object"))] if value else []
+            return [(path, value)] if value else []
         return [leaf for name, part in value.items() for leaf in leaves(part, (*path, name))]
     if isinstance(value, (list, tuple)):
         if value and isinstance(value[0], Mapping):
             return leaves(value[0], (*path, 0))
-        return [(path, Nested("a list"))] if value else []
+        return [(path, value)] if value else []
     return [] if value is None else [(path, str(value) if isinstance(value, UUID) else value)]
 
 

@@ -6,17 +6,34 @@ newest of each stream the last ones as well.
 
 from __future__ import annotations
 
-import gzip
-import json
-from collections.abc import Iterator, Mapping, Sequence
+import codecs
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
+
+import pyarrow as pa
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import CsvDialect
-from tidegate.guess.csv_dialect import cells, decoded, dialect_of
-from tidegate.guess.records import FileSample, Number, Steps
+from tidegate.guess.csv_dialect import decoded, dialect_of, row_of
+from tidegate.guess.records import FileSample, Steps
+from tidegate.sources.files import BrokenFileError, SourceFile, source_file
+from tidegate.sources.formats import parquet
+from tidegate.sources.formats.csv_splitter import CsvSplitter
+from tidegate.sources.formats.json_documents import DocumentSplitter, elements_of
+from tidegate.sources.formats.json_records import parse_object
+from tidegate.sources.text import (
+    FAULTS,
+    LineSplitter,
+    Splitter,
+    Unpacked,
+    block_of,
+    first_line_of,
+    other_than_text,
+    unpacked_file,
+)
 from tidegate.values.types import MAX_PRECISION, ColumnType, decimal_type
 
 MOST_FILES = 20
@@ -27,20 +44,16 @@ TAIL_BYTES = 256 << 10
 _TAIL_RECORDS = 500
 _UNPACKED_BYTES = 64 << 20
 _READ_FORMATS = "jsonl, JSON documents or arrays of them, CSV, Parquet or Avro, plain or in gzip or zstd"
-_UNREADABLE = {
-    b"PK\x03\x04": "a zip archive or an Excel workbook: unpack it, or save its sheet as CSV",
-    b"BZh": "packed with bzip2: unpack it, or pack it with gzip or zstd",
-    b"\xfd7zXZ": "packed with xz: unpack it, or pack it with gzip or zstd",
-    b"ORC": "an ORC file: write it as Parquet",
-    b"SQLite format 3": "an SQLite database: export the table as CSV",
-    b"%PDF": "a PDF",
-}
+
+_Parser = Callable[[bytes], Mapping[Any, Any] | None]
+"""Reads a record; None if it is none."""
 
 
 @dataclass(frozen=True)
 class _Octets:
     """A part of a file's (unpacked) octets. ``share``: which share of the file it is, estimated."""
 
+    path: Path
     head: bytes
     tail: bytes
     whole: bool
@@ -110,112 +123,96 @@ def read_sample(path: Path, tail: bool = False) -> FileSample:
     """
     try:
         status = path.stat()
-        with path.open("rb") as file:
-            start = file.read(16)
-        if not start:
+        file = source_file(path, status, None, None, "")
+        octets = _octets(path, file, tail)
+        if not octets.head:
             raise UserError(f"{path} is empty: name files that have records")
-        if start.startswith(b"PAR1"):
-            sample = _parquet(path, tail)
-        elif start.startswith(b"Obj\x01"):
-            sample = _avro(path)
+        if octets.head.startswith(b"PAR1"):
+            sample = _parquet(path, file, tail)
+        elif octets.head.startswith(b"Obj\x01"):
+            sample = _avro(path, file)
         else:
-            _refuse_other(path, start)
-            sample = _text(path, _octets(path, start, status.st_size, tail))
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
+            sample = _text(octets)
+    except (BrokenFileError, *FAULTS) as error:
+        raise UserError(f"{path} cannot be read: {first_line_of(error)}") from None
     return replace(sample, modified_s=status.st_mtime, size=status.st_size)
 
 
-def _refuse_other(path: Path, start: bytes) -> None:
-    for mark, what in _UNREADABLE.items():
-        if start.startswith(mark):
-            raise UserError(f"{path} is {what}; read are {_READ_FORMATS}")
+def _octets(path: Path, file: SourceFile, tail: bool) -> _Octets:
+    unpacked = unpacked_file(file)
+    with unpacked.content as content:
+        head, more = content.read(HEAD_BYTES), content.read(1)
+        whole, share = not more, _share(unpacked, file) if more else 1.0
+        if tail and more and not unpacked.packed:
+            content.seek(max(HEAD_BYTES, file.bytes - TAIL_BYTES))
+            more = content.read(1)
+        rest, count = b"", 0
+        while tail and more and count < _UNPACKED_BYTES:
+            count += len(more)
+            rest = (rest + more)[-TAIL_BYTES:]
+            more = content.read(1 << 20)
+    return _Octets(path, head, b"" if more else rest, whole, share, unpacked.packed)
 
 
-def _octets(path: Path, start: bytes, size: int, tail: bool) -> _Octets:
-    packing = "gzip" if start.startswith(b"\x1f\x8b") else "zstd" if start.startswith(b"\x28\xb5\x2f\xfd") else ""
-    if not packing:
-        with path.open("rb") as file:
-            head = file.read(HEAD_BYTES)
-            rest = b""
-            if tail and size > len(head):
-                file.seek(max(len(head), size - TAIL_BYTES))
-                rest = file.read(TAIL_BYTES)
-        return _Octets(head, rest, len(head) >= size, min(len(head) / size, 1.0), False)
-    with path.open("rb") as raw:
-        unpacked = gzip.GzipFile(fileobj=raw) if packing == "gzip" else _zstd(raw)
-        try:
-            head = _read(unpacked, HEAD_BYTES)
-            share, rest = raw.tell() / size, b""
-            more = unpacked.read(1)
-            total = len(head) + 1
-            while more and tail and total < _UNPACKED_BYTES:
-                total += len(more)
-                rest = (rest + more)[-TAIL_BYTES:]
-                more = unpacked.read(1 << 20)
-        except (EOFError, gzip.BadGzipFile, OSError) as error:
-            raise UserError(f"{path} cannot be unpacked ({error}): is it complete?") from None
-    whole = not rest and not more
-    return _Octets(head, b"" if more else rest, whole, 1.0 if whole else min(max(share, 1e-6), 1.0), True)
+def _share(unpacked: Unpacked, file: SourceFile) -> float:
+    """Which share of a file has been read."""
+    place: int = unpacked.raw.tell()
+    return min(max(place / file.bytes, 1e-6), 1.0)
 
 
-def _zstd(raw: BinaryIO) -> Any:
-    import pyarrow as pa
-
-    return pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd")
-
-
-def _read(stream: Any, most: int) -> bytes:
-    parts, left = [], most
-    while left and (part := stream.read(left)):
-        parts.append(part)
-        left -= len(part)
-    return b"".join(parts)
-
-
-def _text(path: Path, octets: _Octets) -> FileSample:
-    text = decoded(octets.head, octets.whole)
-    if "\0" in text.text[:1000]:
+def _text(octets: _Octets) -> FileSample:
+    path, what = octets.path, other_than_text(octets.head)
+    if what:
+        raise UserError(f"{path} is {what}; read are {_READ_FORMATS}")
+    text, encoding = decoded(octets.head, octets.whole)
+    if "\0" in text[:1000]:
         raise UserError(f"{path} is no text, and of no known format; read are {_READ_FORMATS}")
-    opening = text.text.lstrip("\ufeff \t\r\n")[:1]
-    if opening in ("{", "["):
-        return _json(path, octets, text.text.lstrip("\ufeff"))
-    whole_lines = text.text.lstrip("\ufeff")
-    if not octets.whole:
-        whole_lines = whole_lines[: whole_lines.rfind("\n") + 1] or whole_lines
-    dialect = dialect_of(whole_lines, text.encoding)
+    if text.lstrip("\ufeff \t\r\n")[:1] in ("{", "["):
+        if encoding.startswith("utf-16"):
+            raise UserError(f"{path} is JSON in {encoding}: write it in UTF-8, in which JSON is read")
+        return _json(replace(octets, head=octets.head.removeprefix(codecs.BOM_UTF8)))
+    dialect = dialect_of(text, encoding)
     if dialect is None:
         raise UserError(
             f"{path} is text, but its lines are no JSON, and have no cells between ',', ';', tabs or '|'; read are "
             f"{_READ_FORMATS}"
         )
-    return _csv(path, octets, whole_lines, dialect)
+    tail = octets.tail.decode(encoding, "replace").encode()
+    return _csv(replace(octets, head=text.encode(), tail=tail), dialect)
 
 
-def _json(path: Path, octets: _Octets, text: str) -> FileSample:
-    lines = [line for line in text.splitlines() if line.strip()]
-    if not octets.whole and not text.endswith("\n"):
-        lines = lines[:-1]
-    objects = [value for line in lines[:50] if isinstance(value := _parsed(line), dict)]
-    if lines and len(objects) >= max(1, len(lines[:50]) * 0.8):
-        head = [value for line in lines[:MOST_RECORDS] if isinstance(value := _parsed(line), dict)]
-        tail_lines = octets.tail.decode(errors="replace").splitlines()[1:] or lines[MOST_RECORDS:]
-        tail = [value for line in tail_lines[-_TAIL_RECORDS:] if isinstance(value := _parsed(line), dict)]
-        whole = octets.whole and len(lines) <= MOST_RECORDS
-        about = float(len(lines)) if octets.whole else len(lines) / octets.share
-        return FileSample(path, "jsonl", head, tail, whole, about, packed=octets.packed)
-    documents = list(_documents(text))
-    records = [value for value in documents if isinstance(value, dict)]
-    if not records:
-        what = "lists" if any(isinstance(value, list) for value in documents) else "plain values"
+def _records(octets: _Octets, splitter: Splitter) -> tuple[list[bytes], list[bytes]]:
+    """The records of the beginning, and those of the end."""
+    head, tail = octets.head, octets.tail.partition(b"\n")[2]
+    return (
+        block_of(head, splitter.split(head, octets.whole)).records(),
+        block_of(tail, splitter.split(tail, final=True)).records(),
+    )
+
+
+def _sample(octets: _Octets, form: str, parsed: _Parser, head: Sequence[bytes], tail: Sequence[bytes]) -> FileSample:
+    """What is read of a text file whose records are ``head`` at its beginning, and ``tail`` at its end."""
+    parts = head[:MOST_RECORDS], (tail or head[MOST_RECORDS:])[-_TAIL_RECORDS:]
+    first, last = ([record for record in map(parsed, part) if record] for part in parts)
+    whole = octets.whole and len(head) <= MOST_RECORDS
+    return FileSample(octets.path, form, first, last, whole, len(head) / octets.share, packed=octets.packed)
+
+
+def _json(octets: _Octets) -> FileSample:
+    lines, last = _records(octets, LineSplitter())
+    objects = sum(parse_object(line) is not None for line in lines[:50])
+    if lines and objects >= max(1, len(lines[:50]) * 0.8):
+        return _sample(octets, "jsonl", parse_object, lines, last)
+    documents = elements_of(octets.head, DocumentSplitter().split(octets.head, octets.whole))[0].records()
+    sample = _sample(octets, "json", parse_object, documents, ())
+    if not sample.records:
+        begin = documents[0][:1] if documents else b""
+        what = {b"": "not complete", b"[": "lists", b"{": "empty or not valid"}.get(begin, "plain values")
         raise UserError(
-            f"{path} is JSON, but its documents are {what if documents else 'not complete'}, not objects: a record is "
-            'an object with named fields; write each as one, as {"time": …, "price": …}'
+            f"{octets.path} is JSON, but its documents are {what}: a record is an object with named fields; write each "
+            'as one, as {"time": …, "price": …}'
         )
-    about = float(len(documents)) if octets.whole else len(documents) / octets.share
-    tail, head = records[MOST_RECORDS:][-_TAIL_RECORDS:], records[:MOST_RECORDS]
-    whole = octets.whole and not tail
-    return FileSample(path, "json", head, tail, whole, about, packed=octets.packed, remarks=_one_document(records))
+    return replace(sample, remarks=_one_document(sample.records))
 
 
 def _one_document(records: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
@@ -228,97 +225,63 @@ def _one_document(records: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     return (f"each file is one record; the objects in its list '{lists[0]}' are not records of their own",)
 
 
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text, parse_float=Number, parse_int=Number, parse_constant=Number)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _documents(text: str) -> Iterator[Any]:
-    """The documents of a text, and the elements of lists at the top, as far as the text has them complete."""
-    decoder = json.JSONDecoder(parse_float=Number, parse_int=Number, parse_constant=Number)
-    at, inside = 0, False
-    while at < len(text):
-        if text[at] in " \t\r\n" or (inside and text[at] == ","):
-            at += 1
-        elif text[at] == "[" and not inside:
-            at, inside = at + 1, True
-        elif text[at] == "]" and inside:
-            at, inside = at + 1, False
-        else:
-            try:
-                value, at = decoder.raw_decode(text, at)
-            except (ValueError, RecursionError):
-                return
-            yield value
-
-
-def _csv(path: Path, octets: _Octets, text: str, dialect: CsvDialect) -> FileSample:
-    rows = cells(text, dialect, None if octets.whole else MOST_RECORDS + int(dialect.header))
-    header = [name.strip() for name in rows.pop(0)] if dialect.header else []
-    complete = octets.whole and len(rows) <= MOST_RECORDS
-    last = octets.tail.decode(dialect.encoding, errors="replace").partition("\n")[2]
-    tail_rows = (rows[MOST_RECORDS:] if octets.whole else cells(last, dialect))[-_TAIL_RECORDS:]
-    width = len(header) or max(map(len, rows[:1]), default=0)
+def _csv(octets: _Octets, dialect: CsvDialect) -> FileSample:
+    head, tail = _records(octets, CsvSplitter(dialect))
+    header = [name.strip() for name in row_of(dialect, head.pop(0))] if dialect.header and head else []
+    width = len(header) or len(row_of(dialect, head[0]) if head else ())
     repeated = {name for name in header if not name or header.count(name) > 1}
     # A name that is there twice, or none, cannot name a cell: its place can.
     keys: list[str | int] = [n if not header or header[n] in repeated else header[n] for n in range(width)]
-    records, tail = (
-        [dict(zip(keys, row, strict=True)) for row in some if len(row) == width]
-        for some in (rows[:MOST_RECORDS], tail_rows)
-    )
+
+    def parsed(record: bytes) -> dict[str | int, str] | None:
+        row = row_of(dialect, record)
+        return dict(zip(keys, row, strict=True)) if len(row) == width else None
+
     remarks = (f"its header has {', '.join(sorted(map(repr, repeated)))} more than once",) if repeated - {""} else ()
-    about = float(len(rows)) if octets.whole else (text.count("\n") - dialect.header) / octets.share
-    return FileSample(path, "csv", records, tail, complete, about, dialect, octets.packed, remarks=remarks)
+    return replace(_sample(octets, "csv", parsed, head, tail), csv=dialect, remarks=remarks)
 
 
-def _parquet(path: Path, tail: bool) -> FileSample:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+def _parquet(path: Path, file: SourceFile, tail: bool) -> FileSample:
     try:
-        file = pq.ParquetFile(path)
-        records: list[dict[str, Any]] = []
-        for batch in file.iter_batches(batch_size=MOST_RECORDS):
-            records += batch.to_pylist()[: MOST_RECORDS - len(records)]
-            if len(records) == MOST_RECORDS:
-                break
-        last: list[dict[str, Any]] = []
-        meta = file.metadata
-        if (
-            tail
-            and meta.num_rows > len(records)
-            and meta.row_group(meta.num_row_groups - 1).total_byte_size < (_UNPACKED_BYTES * 4)
-        ):
-            group = file.read_row_group(meta.num_row_groups - 1)
-            least = max(group.num_rows - min(_TAIL_RECORDS, meta.num_rows - len(records)), 0)
-            last = group.slice(least).to_pylist()
-    except pa.ArrowException as error:
-        raise UserError(f"{path} is no Parquet file that can be read: {str(error).splitlines()[0][:200]}") from None
+        with parquet.opened_parquet(file) as content:
+            meta = content.metadata
+            # Group by group: pyarrow cannot make one batch of several groups' nested values.
+            groups = (content.iter_batches(MOST_RECORDS, row_groups=[n]) for n in range(meta.num_row_groups))
+            rows = (row for batches in groups for batch in batches for row in batch.to_pylist())
+            records: list[dict[str, Any]] = list(islice(rows, MOST_RECORDS))
+            last: list[dict[str, Any]] = []
+            final = meta.num_row_groups - 1
+            if tail and meta.num_rows > len(records) and meta.row_group(final).total_byte_size < _UNPACKED_BYTES * 4:
+                group = content.read_row_group(final)
+                least = max(group.num_rows - min(_TAIL_RECORDS, meta.num_rows - len(records)), 0)
+                last = group.slice(least).to_pylist()
+            schema = content.schema_arrow
+    except parquet.FAULTS as error:
+        raise UserError(f"{path} is no Parquet file that can be read: {first_line_of(error)[:200]}") from None
     types: dict[Steps, ColumnType] = {
         (field.name,): decimal_type(field.type.precision, field.type.scale)
-        for field in file.schema_arrow
+        for field in schema
         if pa.types.is_decimal(field.type) and 0 <= field.type.scale <= field.type.precision <= MAX_PRECISION
     }
     whole = meta.num_rows <= len(records)
     return FileSample(path, "parquet", records, last, whole, float(meta.num_rows), types=types)
 
 
-def _avro(path: Path) -> FileSample:
+def _avro(path: Path, file: SourceFile) -> FileSample:
     try:
         import fastavro
+
+        from tidegate.sources.formats import avro
     except ImportError:
         raise UserError(f"{path} is an Avro file, which needs the package fastavro: pip install fastavro") from None
-    records: list[Any] = []
-    size = path.stat().st_size
     try:
-        with path.open("rb") as file:
-            for record in fastavro.reader(file):
-                if len(records) == MOST_RECORDS:
-                    share = min(max(file.tell() / size, 1e-6), 1.0)
-                    return FileSample(path, "avro", records, (), False, len(records) / share)
-                records.append(record)
-    except (ValueError, KeyError, EOFError, TypeError, IndexError) as error:
-        raise UserError(f"{path} is no Avro file that can be read: {error}") from None
-    return FileSample(path, "avro", records, (), True, float(len(records)))
+        unpacked = unpacked_file(file)
+        with unpacked.content as content:
+            reader = fastavro.reader(content)
+            avro.fields_in(reader.writer_schema)
+            records: list[Any] = list(islice(reader, MOST_RECORDS))
+            whole = next(reader, None) is None
+            share = 1.0 if whole else _share(unpacked, file)
+    except avro.FAULTS as error:
+        raise UserError(f"{path} is no Avro file that can be read: {first_line_of(error)}") from None
+    return FileSample(path, "avro", records, (), whole, len(records) / share)

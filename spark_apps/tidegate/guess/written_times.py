@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from tidegate.declarations.models import EPOCH, from_us, to_us
 from tidegate.declarations.time_formats import EPOCH_UNITS_US, ISO
-from tidegate.guess.records import Number
+from tidegate.values.base import Number
 
 Reader = Callable[[Any], int | None]
 """A value → microseconds since 1970, of a local time as if it were UTC; None if it is not written so."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,19 @@ BLOCK_BYTES = 4 << 20
 _LONGEST_RECORD_BYTES = 256 << 20
 _MARK = b"\xef\xbb\xbf"
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
-_OTHER_MAGIC = {b"BZh": "bzip2", b"PAR1": "Parquet", b"\xfd7zXZ": "xz", b"PK\x03\x04": "zip", b"Obj\x01": "Avro"}
+_OTHER_MAGIC = {
+    rb"PAR1": "a Parquet file",
+    rb"Obj\x01": "an Avro file",
+    rb"PK\x03\x04": "a zip archive or an Excel workbook: unpack it, or save its sheet as CSV",
+    rb"BZh": "packed with bzip2: unpack it, or pack it with gzip or zstd",
+    rb"\xfd7zXZ": "packed with xz: unpack it, or pack it with gzip or zstd",
+    rb"ORC.?[\0-\x08\x0e-\x1f]": "an ORC file: write it as Parquet",
+    rb"SQLite format 3\0": "an SQLite database: export the table as CSV",
+    rb"%PDF-": "a PDF",
+}
+"""How files begin that are no text."""
+FAULTS = (EOFError, zlib.error, OSError, pa.ArrowException)
+"""What a damaged file makes those say that unpack it."""
 _UNREADABLE = (".bz2", ".snappy", ".lz4", ".xz", ".deflate", ".br", ".zip", ".lzo", ".7z", ".z")
 _LF, _CR = 10, 13
 Places = npt.NDArray[np.int64]
@@ -55,6 +68,10 @@ class Block:
         data = self.data[start:end] + b"\n"
         return Block(data, self.starts[rows] - start, self.ends[rows] - start, self.positions[rows], self.lines[rows])
 
+    def records(self) -> list[bytes]:
+        """All records."""
+        return [self.data[a:b] for a, b in zip(self.starts.tolist(), self.ends.tolist(), strict=True)]
+
     def none(self) -> Block:
         """No records."""
         nothing = np.empty(0, np.int64)
@@ -63,7 +80,7 @@ class Block:
     def joined(self) -> Block:
         """The same records, a line end between each two and nothing else."""
         lengths = self.ends - self.starts
-        data = b"\n".join([self.data[a:b] for a, b in zip(self.starts.tolist(), self.ends.tolist(), strict=True)])
+        data = b"\n".join(self.records())
         ends = np.cumsum(lengths + 1) - 1
         return Block(data, ends - lengths, ends, self.positions, self.lines)
 
@@ -175,7 +192,7 @@ def read_blocks(
         with file:
             for part in _parts(file, piece, splitter, block_bytes):
                 yield TextPart(*part, plain)
-    except (EOFError, zlib.error, OSError, pa.ArrowException) as error:
+    except FAULTS as error:
         refuse_outage(piece.file.path, error)
         raise BrokenFileError(first_line_of(error)) from None
 
@@ -246,11 +263,11 @@ def opened_text(file: SourceFile, encoding: str = "utf-8") -> tuple[BinaryIO, bo
     Raises:
         BrokenFileError: it begins as no text does.
     """
-    content, packed, head = _unpacked(file)
-    for magic, kind in _OTHER_MAGIC.items():
-        if head.startswith(magic) and not packed:
-            content.close()
-            raise BrokenFileError(f"its content is {kind}, not text")
+    content, _, packed, head = unpacked_file(file)
+    what = None if packed else other_than_text(head)
+    if what:
+        content.close()
+        raise BrokenFileError(f"it is no text but {what}")
     if codecs.lookup(encoding).name not in ("utf-8", "ascii", "utf-8-sig"):
         return cast(BinaryIO, io.BufferedReader(_Transcoded(content, encoding), BLOCK_BYTES)), False
     return content, not packed
@@ -258,28 +275,47 @@ def opened_text(file: SourceFile, encoding: str = "utf-8") -> tuple[BinaryIO, bo
 
 def opened(file: SourceFile) -> BinaryIO:
     """A file's content, unpacked."""
-    return _unpacked(file)[0]
+    return unpacked_file(file).content
 
 
-def _unpacked(file: SourceFile) -> tuple[BinaryIO, bool, bytes]:
-    """The content, whether it was packed, and how the file begins."""
+class Unpacked(NamedTuple):
+    """A file's content. ``raw``: the file itself, at what is read of it next; ``head``: how that begins."""
+
+    content: BinaryIO
+    raw: Any
+    packed: bool
+    head: bytes
+
+
+def unpacked_file(file: SourceFile) -> Unpacked:
+    """A file's content, unpacked if its name or its first bytes say that it is packed.
+
+    Raises:
+        BrokenFileError: its name says that it is packed in a way that is not read.
+    """
     suffix = file.path.suffix.lower()
     if suffix in _UNREADABLE:
-        raise BrokenFileError(f"files packed as {suffix} are not read: gzip (.gz) and zstd (.zst) are")
+        raise BrokenFileError(f"files packed as {suffix} are not read: unpack them, or pack them with gzip or zstd")
     content = octets(file.path)
     head = content.peek(8)
     kind = PACKED.get(suffix) or packed_as(head)
     if kind == "gzip":
-        return cast(BinaryIO, gzip.open(content)), True, head
+        return Unpacked(cast(BinaryIO, gzip.open(content)), content, True, head)
     if kind == "zstd":
         content.close()
-        return cast(BinaryIO, pa.CompressedInputStream(unmapped(file.path), "zstd")), True, head
-    return content, False, head
+        raw = unmapped(file.path)
+        return Unpacked(cast(BinaryIO, pa.CompressedInputStream(raw, "zstd")), raw, True, head)
+    return Unpacked(content, content, False, head)
 
 
 def packed_as(head: bytes) -> str | None:
     """How a file is packed that begins so: gzip, zstd, or not at all."""
     return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
+
+
+def other_than_text(head: bytes) -> str | None:
+    """What a file is that begins so; None if it may be text."""
+    return next((what for magic, what in _OTHER_MAGIC.items() if re.match(magic, head, re.DOTALL)), None)
 
 
 class _Transcoded(io.RawIOBase):

@@ -23,7 +23,7 @@ from tidegate.values.base import Untyped
 
 _BATCH_RECORDS = 1 << 13
 # What else a damaged file makes fastavro say: it trusts lengths and types that it reads.
-_FAULTS = (EOFError, OSError, ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, MemoryError)
+FAULTS = (EOFError, OSError, ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, MemoryError)
 
 
 class AvroBatch(Batch):
@@ -101,7 +101,7 @@ class Avro(Format):
         try:
             with opened(piece.file) as content:
                 blocks = fastavro.block_reader(content)
-                names = [str(field["name"]) for field in _fields(blocks.writer_schema)]
+                names = [str(field["name"]) for field in fields_in(blocks.writer_schema)]
                 reading.seen.update(dict.fromkeys(names))
                 _, others = read_names(piece.stream, names)
                 records: list[dict[str, Any]] = []
@@ -113,7 +113,7 @@ class Avro(Format):
                         records = records[_BATCH_RECORDS:]
                 if records:
                     yield self._batch(piece.stream, records, reading, others)
-        except _FAULTS as error:
+        except FAULTS as error:
             refuse_outage(piece.file.path, error)
             raise BrokenFileError(first_line_of(error)) from None
 
@@ -129,7 +129,12 @@ class Avro(Format):
         return texts_at_positions(self, stream, file, positions)
 
 
-def _fields(schema: Any) -> list[dict[str, Any]]:
+def fields_in(schema: Any) -> list[dict[str, Any]]:
+    """The fields of a container's records.
+
+    Raises:
+        BrokenFileError: its values are none.
+    """
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise BrokenFileError("its values are no records")
     return list(schema["fields"])

@@ -182,7 +182,7 @@ class JsonDocuments(Format):
             # Bytes that are not blank: those of elements, and the brackets and commas between them.
             count.counted += len(part.data.translate(None, _BLANKS))
             assert isinstance(part.split, DocumentSplit)
-            block, between = _elements(part.data, part.split, part.offset, count.lines)
+            block, between = elements_of(part.data, part.split, part.offset, count.lines)
             count.read += between + len(block.data.translate(None, _BLANKS))
             count.lines += count_lines(part.data)
             if len(block):
@@ -199,7 +199,7 @@ class JsonDocuments(Format):
         return texts_at_positions(self, stream, file, positions)
 
 
-def _elements(data: bytes, split: DocumentSplit, offset: int, first_line: int) -> tuple[Block, int]:
+def elements_of(data: bytes, split: DocumentSplit, offset: int = 0, first_line: int = 0) -> tuple[Block, int]:
     """The elements, without what is between them, and how many brackets and commas that is."""
     starts, texts = [], []
     edges = split.edges.tolist()

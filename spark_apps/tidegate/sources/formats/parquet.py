@@ -22,7 +22,7 @@ from tidegate.store import parquet as stored
 from tidegate.store.places import refuse_outage
 
 BATCH_ROWS = 1 << 16
-_FAULTS = (pa.ArrowException, OSError, ValueError, NotImplementedError)
+FAULTS = (pa.ArrowException, OSError, ValueError, NotImplementedError)
 
 
 @dataclass
@@ -114,7 +114,7 @@ class Parquet(Format):
         try:
             footer = stored.footer(file.path)
             sizes = [footer.row_group(i).total_byte_size for i in range(footer.num_row_groups)]
-        except _FAULTS:
+        except FAULTS:
             return [whole]
         pieces, start, gathered = [], 0, 0
         for number, size in enumerate(sizes):
@@ -128,7 +128,7 @@ class Parquet(Format):
         """Batches of rows; their columns that are read, nothing else."""
         piece, count = reading.piece, reading.count
         try:
-            with _opened(piece.file) as file:
+            with opened_parquet(piece.file) as file:
                 names = list(file.schema_arrow.names)
                 reading.seen.update(dict.fromkeys(names))
                 wanted, others = read_names(piece.stream, names)
@@ -145,7 +145,7 @@ class Parquet(Format):
                 count.read = row - first
                 if count.read != count.counted:
                     raise BrokenFileError(f"its footer says {count.counted} rows, {count.read} can be read")
-        except _FAULTS as error:
+        except FAULTS as error:
             refuse_outage(piece.file.path, error)
             raise BrokenFileError(first_line_of(error)) from None
 
@@ -154,7 +154,8 @@ class Parquet(Format):
         return texts_at_positions(self, stream, file, positions)
 
 
-def _opened(file: SourceFile) -> pq.ParquetFile:
+def opened_parquet(file: SourceFile) -> pq.ParquetFile:
+    """A file of rows, unpacked if its name says that it is packed."""
     if file.path.suffix.lower() not in PACKED:
         return stored.opened(file.path)
     with opened(file) as content:
