@@ -53,7 +53,7 @@ def column_name(path: Steps) -> str:
     """A legal name for the column at a path.
 
     >>> [column_name(path) for path in (("actor", "login"), ("_id", "$oid"), ("Menge (kg)",), ("order",), (3,))]
-    ['actor_login', 'id', 'Menge_kg', 'order_', 'c3']
+    ['actor_login', 'id', 'Menge_kg', 'order', 'c3']
     """
     if len(path) == 1 and isinstance(path[0], int):
         return f"c{path[0]}"
