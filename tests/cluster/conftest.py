@@ -42,6 +42,8 @@ def rows_of(pipeline: Pipeline, warehouse: str | Path) -> dict[str, list[dict[st
             row.pop(name)
     for row in rows["source_files"]:
         row["path"], row["modified"] = Path(str(row["path"])).name, None
+    for row in rows["quarantine"]:
+        row["source"] = Path(str(row["source"])).name
     return rows
 
 

@@ -48,7 +48,7 @@ MARTS = {
     "history_estimates",
     "ingestion_by_hour",
     "quarantine_by_hour",
-    "unknown_columns",
+    "unknown_columns_by_hour",
     "failed_expectations",
 }
 
@@ -160,7 +160,7 @@ def test_only_what_comes_from_changed_tables_is_built(published: Published) -> N
     assert first == last
     assert len(set(first.values())) == 1
     others = {"promises", "memory_against_budget", "ingestion_by_hour", "quarantine_by_hour", "failed_expectations"}
-    others |= {"history_estimates", "slack_against_oracle", "unknown_columns"}
+    others |= {"history_estimates", "slack_against_oracle", "unknown_columns_by_hour"}
     assert {name for name in MARTS if middle[name] == first[name]} == others
 
 

@@ -35,7 +35,7 @@ def warehouse(pipeline: Pipeline, tmp_path_factory: pytest.TempPathFactory) -> P
     for stream in pipeline.streams:
         tuples = getattr(land_flights, stream.name)(land_flights.data_folder())
         tuples = tuples[tuples["arrival"].between("2013-02-07", "2013-02-09", inclusive="left")]
-        keys = {"event_id": stream.id, "event_time": stream.event_time, "arrival_time": stream.arrival_time}
+        keys = {"event_id": stream.id[0], "event_time": stream.event_time, "arrival_time": stream.arrival_time}
         tuples = tuples.assign(**{key: tuples[column] for key, column in keys.items()})
         wanted = schema(pipeline, f"events_{stream.name}")
         partition = folder / f"events_{stream.name}" / "interval=2013-02-07T00"
