@@ -234,9 +234,9 @@ def test_marts_and_report_count_every_record(market: Market) -> None:
     (twice,) = (row for row in market.mart("quarantine_by_hour") if row["reason"] == "duplicate_id")
     assert (twice["column_name"], twice["records"], twice["example_position"]) == ("order_no, line", 1, 361)
     assert Path(twice["example_source"]).name == "2026-01-05T09.jsonl"
-    assert {(r["column_name"], r["records"], r["share_of_accepted"]) for r in market.mart("unknown_columns_by_hour")} == {
-        ("agent", 300, 1.0)
-    }
+    assert {
+        (r["column_name"], r["records"], r["share_of_accepted"]) for r in market.mart("unknown_columns_by_hour")
+    } == {("agent", 300, 1.0)}
     page = report.run(market.pipeline, market.root).read_text(encoding="utf-8")
     assert "Fields ignored: no column is read from them" in page and ">agent<" in page
 

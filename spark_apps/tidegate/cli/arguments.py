@@ -11,8 +11,8 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 EXIT_CODES = """exit status:
   0    done
-  1    a critical data quality check failed (results and pages are written), or
-       an internal error (a traceback)
+  1    a critical data quality check failed (results and pages are written),
+       every record was refused, or an internal error (a traceback)
   2    a command line, pipeline, file or warehouse that cannot be used; the
        message says why, nothing was done
   130  interrupted; completed work is kept"""

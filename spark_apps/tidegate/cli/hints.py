@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
 
@@ -40,6 +41,9 @@ def hint(pipeline: Pipeline, refusal: Refusal, near: str = "") -> str:
             f"{stream.path.rpartition('/')[0].partition('%')[0]}…/*, tells records apart by their arrival"
         ),
     }
+    if refusal.reason == "missing_value" and "[0]" in near:
+        wrapping = near.partition("[")[0]
+        return f"records hold a list {wrapping}: its objects are no records of their own; write each as one"
     if refusal.reason == "missing_value":
         path = f"{refusal.column}: {{from: {near}}}"
         return f"no record has a value for it; {path} if that is what is meant" if near else ""
@@ -89,7 +93,8 @@ def _number(stream: Stream, column: Column, values: Sequence[str]) -> str:
             return "looks like a decimal comma: csv: {decimal: ','}"
     numbers = [_number_of(value) for value in values]
     if any(number is None for number in numbers):
-        return "is no number: type: string"
+        thousands = all(re.fullmatch(r"[+-]?\d{1,3}([.,' ]\d{3})+([.,]\d+)?", value) for value in values)
+        return "has signs between thousands, which are not read" if thousands else "is not a number: type: string"
     digits = [number for number in numbers if number is not None]
     if column.type == "integer":
         return "has a fraction or more than 64 bits: type: double, or decimal(p, s)"
@@ -116,4 +121,6 @@ def _untimely(stream: Stream, refusal: Refusal) -> str:
 
 
 def _broken(stream: Stream, refusal: Refusal) -> str:
+    if refusal.reason == "broken_file" and not FILE_FORMATS[stream.format].cells:
+        return ""
     return format_named(stream.format).advice(stream, [example.text for _, _, example in refusal.examples])

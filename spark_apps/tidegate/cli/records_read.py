@@ -35,19 +35,19 @@ def records_read(warehouse: Warehouse, labels: Sequence[str], summary: Summary |
     streams = warehouse.pipeline.streams
     accepted = sum(warehouse.rows(f"events_{s.name}", label) for s in streams for label in labels)
     reasons = Counter(warehouse.read_arrow("quarantine", labels, ["reason"]).column("reason").to_pylist())
+    broken = reasons.pop("broken_file", 0)
     refused = reasons.total()
-    if not accepted and not refused:
+    if not accepted and not refused and not broken:
         lines = wrapped(_nothing(summary), width)
     else:
-        lines = wrapped(
-            f"{_files(summary)}{_records(accepted + refused)} read, {accepted:,} accepted{_why(reasons)}", width
-        )
+        read = f"{_files(summary)}{_records(accepted + refused)} read, {accepted:,} accepted{_why(reasons)}"
+        lines = wrapped(read, width)
     elsewhere = ""
     if summary is not None:
         elsewhere = _elsewhere(summary, summary.records - accepted - refused) if accepted or refused else ""
         lines += wrapped(elsewhere, width) if elsewhere else []
         lines += [line for part in _details(warehouse.pipeline, summary) for line in wrapped(part, width, "  ")]
-    return _text(lines), bool(refused) and not accepted and not elsewhere
+    return _text(lines), bool(refused or broken) and not accepted and not elsewhere
 
 
 def account_of(pipeline: Pipeline, summary: Summary, width: int) -> tuple[str, bool]:
@@ -55,11 +55,17 @@ def account_of(pipeline: Pipeline, summary: Summary, width: int) -> tuple[str, b
     reasons: Counter[str] = Counter()
     for one in summary.refusals():
         reasons[one.reason] += one.records
-    accepted = summary.records - reasons.total() + reasons["broken_file"]
+    broken = reasons.pop("broken_file", 0)
+    accepted = summary.records - reasons.total()
     text = f"{_files(summary)}{_records(summary.records)} read, {accepted:,} would be accepted{_why(reasons, '')}"
     lines = wrapped(text, width)
+    arrived = _arrived(summary)
+    lines += wrapped(f"{arrived}; duplicates were not looked for", width, "  ") if arrived else []
+    for path in summary.missing:
+        folder = f": it is a folder, {path}/* are its files" if os.path.isdir(path) else ""
+        lines += wrapped(f"no file {path}{folder}", width, "  ")
     lines += [line for part in _details(pipeline, summary) for line in wrapped(part, width, "  ")]
-    return _text(lines), bool(reasons)
+    return _text(lines), bool(reasons or broken or summary.missing)
 
 
 def _text(lines: Sequence[str]) -> str:
@@ -81,8 +87,9 @@ def _why(reasons: Counter[str], table: str = " (table quarantine)") -> str:
 def _files(summary: Summary | None) -> str:
     if summary is None:
         return ""
-    count = len(summary.files)
-    return f"{count:,} file{'s' if count != 1 else ''}, "
+    count, broken = len(summary.files), sum(file.status == "unreadable" for file in summary.files.values())
+    lost = f" ({broken:,} of them cannot be read)" if broken else ""
+    return f"{count:,} file{'s' if count != 1 else ''}{lost}, "
 
 
 def _nothing(summary: Summary | None) -> str:
@@ -90,6 +97,7 @@ def _nothing(summary: Summary | None) -> str:
     if summary is None or not summary.records:
         missing = summary.missing if summary else []
         where = f": no file {missing[0]}" if missing else ""
+        where += f" (it is a folder: {missing[0]}/* are its files)" if missing and os.path.isdir(missing[0]) else ""
         where += f", and {len(missing) - 1} more are missing" if missing[1:] else ""
         return f"No records arrived in these intervals{where}."
     text = f"{_files(summary)}{_records(summary.records)} read, none of them of these intervals"
@@ -131,7 +139,8 @@ def _details(pipeline: Pipeline, summary: Summary) -> Iterator[str]:
         yield f"{name} ({one.records:,} {one.reason}): {text}"
     hinted = {(one.stream, one.column) for one, text in hints if text and one.reason == "missing_value"}
     for (stream, column), near in absent.items():
-        if (stream, column) not in hinted:
+        # Where nothing could be read, no column has a value: that is not what is wrong.
+        if (stream, column) not in hinted and summary.columns.get(stream):
             near = f"; did you mean from: {near}?" if near else ""
             yield f"warning: no record of {stream} has a value for column {column}{near}"
 

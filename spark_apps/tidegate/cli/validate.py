@@ -37,7 +37,9 @@ def _validate(arguments: argparse.Namespace) -> None:
     from tidegate.declarations import load_pipeline
 
     pipeline = load_pipeline(arguments.pipeline)
-    print(f"{pipeline.name}: {len(pipeline.streams)} streams and {len(pipeline.queries)} queries, no mistakes")
+    streams, queries = len(pipeline.streams), len(pipeline.queries)
+    counts = f"{streams} stream{'s' * (streams != 1)} and {queries} quer{'ies' if queries != 1 else 'y'}"
+    print(f"{pipeline.name}: {counts}, no mistakes")
     if not arguments.data:
         return
     from tidegate.cli.records_read import account_of

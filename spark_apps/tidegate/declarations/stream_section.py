@@ -319,6 +319,10 @@ class StreamSection:
     def _path(self, text: str) -> str:
         """The file pattern, relative to the pipeline's folder; its directives must tell the intervals apart."""
         path = text.strip()
+        if "**" in path:
+            raise UnreadableError(
+                f"'**' in {shown(path)} is not read", "a '*' for each folder, such as landing/*/*.jsonl"
+            )
         directives = set(re.findall(r"%(.?)", path.replace("%%", "")))
         unknown = sorted(directives - set("YmdjHMS"))
         if unknown:

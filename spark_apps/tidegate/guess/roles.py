@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -18,6 +19,7 @@ _MOSTLY = 0.97
 _LEAST_RECORDS = 10
 _SOON_US = 60_000_000
 _MOST_PARTS = 8
+_TIME_OF_DAY = re.compile(r"\d{1,2}:\d\d(:\d\d([.,]\d+)?)?")
 
 
 @dataclass(frozen=True)
@@ -158,6 +160,8 @@ def _identifies(column: Seen) -> bool:
         numbers = [int(value) for value in column.present]
         return min(numbers) >= 10**6 or all(a < b for a, b in zip(numbers, numbers[1:], strict=False))
     texts = [str(value) for value in column.present]
+    if all(map(_TIME_OF_DAY.fullmatch, texts)):
+        return False
     return all(8 <= len(text) <= 64 and " " not in text and any(map(str.isdigit, text)) for text in texts)
 
 

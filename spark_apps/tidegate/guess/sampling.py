@@ -42,6 +42,8 @@ MOST_RECORDS = 2000
 HEAD_BYTES = 4 << 20
 TAIL_BYTES = 256 << 10
 _TAIL_RECORDS = 500
+_WRAPPED = 10
+"""So many objects in a list of each document are rather records than parts of one."""
 _UNPACKED_BYTES = 64 << 20
 _READ_FORMATS = "jsonl, JSON documents or arrays of them, CSV, Parquet or Avro, plain or in gzip or zstd"
 
@@ -202,7 +204,8 @@ def _json(octets: _Octets) -> FileSample:
     lines, last = _records(octets, LineSplitter())
     objects = sum(parse_object(line) is not None for line in lines[:50])
     if lines and objects >= max(1, len(lines[:50]) * 0.8):
-        return _sample(octets, "jsonl", parse_object, lines, last)
+        sample = _sample(octets, "jsonl", parse_object, lines, last)
+        return replace(sample, remarks=_wrapped(sample.records))
     documents = elements_of(octets.head, DocumentSplitter().split(octets.head, octets.whole))[0].records()
     sample = _sample(octets, "json", parse_object, documents, ())
     if not sample.records:
@@ -212,17 +215,25 @@ def _json(octets: _Octets) -> FileSample:
             f"{octets.path} is JSON, but its documents are {what}: a record is an object with named fields; write each "
             'as one, as {"time": …, "price": …}'
         )
-    return replace(sample, remarks=_one_document(sample.records))
+    return replace(sample, remarks=_wrapped(sample.records))
 
 
-def _one_document(records: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """A remark on a file that is one document with the records in a list of it."""
-    if len(records) > 1:
-        return ()
-    lists = [k for k, v in records[0].items() if isinstance(v, list) and len(v) > 1 and isinstance(v[0], dict)]
+def _wrapped(records: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """A remark on documents that hold what are rather the records in a list."""
+    sizes: dict[str, list[int]] = {}
+    for record in records:
+        for name, value in record.items():
+            if isinstance(value, list) and value and isinstance(value[0], dict):
+                sizes.setdefault(name, []).append(len(value))
+    least = 2 if len(records) == 1 else _WRAPPED
+    lists = [name for name, some in sizes.items() if len(some) > len(records) / 2 and sum(some) >= least * len(some)]
     if not lists:
         return ()
-    return (f"each file is one record; the objects in its list '{lists[0]}' are not records of their own",)
+    objects = max(sizes[lists[0]])
+    return (
+        f"each document is one record; the up to {objects} objects in its list '{lists[0]}' are not records of their "
+        f"own: write each of them as one, such as by jq -c '.{lists[0]}[]'",
+    )
 
 
 def _csv(octets: _Octets, dialect: CsvDialect) -> FileSample:

@@ -11,7 +11,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from tidegate.declarations.models import EPOCH, from_us, to_us
-from tidegate.declarations.time_formats import EPOCH_UNITS_US, ISO
+from tidegate.declarations.time_formats import EPOCH_UNITS_US, ISO, read_time_format
+from tidegate.declarations.units import UnreadableError
 from tidegate.values.base import Number
 
 Reader = Callable[[Any], int | None]
@@ -185,8 +186,16 @@ def _patterns(text: str) -> tuple[str, ...]:
             continue
         rest = _rest(text[match.end() :])
         if rest is not None:
-            return tuple(ahead + written + rest for written in dates)
+            return tuple(pattern for written in dates if _says_the_day(pattern := ahead + written + rest))
     return ()
+
+
+def _says_the_day(pattern: str) -> bool:
+    """Whether a column may have this format: times without a year are of no day."""
+    try:
+        return read_time_format(pattern) == pattern
+    except UnreadableError:
+        return False
 
 
 def _rest(text: str) -> str | None:

@@ -31,9 +31,11 @@ def zoned(columns: Sequence[Seen], modified_s: float) -> Zones:
     shown_zone = _named(columns) or _compared(local, [c for c in columns if c.time is not None and not c.time.local])
     if shown_zone is None:
         late = max((us for column in local for us in column.instants if us is not None), default=0)
-        why = "no zone seen, UTC assumed: if it is another, add zone: Europe/Berlin"
+        why = "no zone seen, UTC assumed: if it is another, add its zone, such as zone: Europe/Berlin"
         if modified_s and 0 < late / 1e6 - modified_s < 15 * 3600:
-            why = "UTC assumed, but the newest is later than its file: add a zone east of it, as zone: Europe/Berlin"
+            why = (
+                "UTC assumed, but the newest is later than its file: add a zone east of it, such as zone: Europe/Berlin"
+            )
         return Zones(tuple(columns), why)
     zone, why = shown_zone
     return Zones(tuple(replace(c, zone=zone) if c in local else c for c in columns), why)

@@ -245,7 +245,9 @@ class Csv(Format):
                 yield CsvBatch(stream, block, cells)
 
     def advice(self, stream: Stream, texts: Sequence[str]) -> str:
-        """Another delimiter, if there is one in all of them, and the declared one in none."""
+        """Another encoding, or another delimiter: one that is in all of them where the declared one is in none."""
+        if any("\\x" in text for text in texts) and stream.csv.encoding in UTF8:
+            return "is not written in UTF-8: csv: {encoding: cp1252}, or whatever it is written in"
         other = next((sign for sign in ",;\t|" if texts and all(sign in text for text in texts)), "")
         if not other or any(stream.csv.delimiter in text for text in texts):
             return ""
