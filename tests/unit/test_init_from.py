@@ -337,3 +337,36 @@ def test_from_and_example_exclude_each_other(tmp_path: Path, capsys: pytest.Capt
         main(["init", str(tmp_path / "p"), "--example", "shop", "--from", "x"])
     assert main(["init", str(tmp_path / "p"), "--from", str(tmp_path / "nowhere")]) == 2
     assert "does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("documents", [1, 3])
+def test_records_in_a_list_of_each_document_are_remarked_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], documents: int
+) -> None:
+    events = [{"eventID": f"e-{n}", "eventTime": f"2026-01-05T08:{n:02d}:00Z"} for n in range(40)]
+    put(tmp_path, "trail.json", jsonl([{"Records": events}] * documents))
+    assert main(["init", str(tmp_path / "trail"), "--from", str(tmp_path / "trail.json")]) == 0
+    output = " ".join(capsys.readouterr().out.split())
+    assert "up to 40 objects in its list 'Records' are not records of their own" in output
+    assert "jq -c '.Records[]'" in output
+
+
+def test_lists_of_parts_are_no_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    orders = [{"id": n, "at": at(n).isoformat(), "items": [{"sku": "a"}, {"sku": "b"}]} for n in range(30)]
+    put(tmp_path, "orders.jsonl", jsonl(orders))
+    assert main(["init", str(tmp_path / "orders"), "--from", str(tmp_path / "orders.jsonl")]) == 0
+    assert "of their own" not in capsys.readouterr().out
+
+
+def test_a_time_of_day_is_no_id(tmp_path: Path) -> None:
+    rows = [("05.01.2026", f"{n // 60:02d}:{n % 60:02d}:00", n % 7) for n in range(600)]
+    put(tmp_path, "days.csv", csv([("Tag", "Uhrzeit", "Wert"), *rows], ";"))
+    (stream,) = proposed(tmp_path / "days", tmp_path / "days.csv").streams
+    assert "Uhrzeit" not in stream.id
+
+
+def test_times_without_a_year_are_no_times(tmp_path: Path) -> None:
+    rows = [(f"Jan 05 08:{n:02d}:00", f"m{n}") for n in range(40)]
+    put(tmp_path, "syslog.csv", csv([("timestamp", "message"), *rows]))
+    with pytest.raises(UserError, match="no time can be seen"):
+        init_from(tmp_path / "syslog", [tmp_path / "syslog.csv"])
