@@ -299,16 +299,21 @@ def repeated_is_identical(world: World) -> Iterator[str]:
 
     But for what is said of files that have grown in between.
     """
-    grown = any(file.first is not None for file in world.case.files)
-    left_out = (*MEASURED, "source_files") if grown else MEASURED
+    left_out = _left_out(world)
     mine, theirs = (contents(world.pipeline, root, left_out) for root in (world.whole, world.parts))
     yield from _rows_differ(mine, theirs, "in one go", "in parts")
+
+
+def _left_out(world: World) -> tuple[str, ...]:
+    """The tables that say what a run was like: where files have grown meanwhile, how long they were, too."""
+    return (*MEASURED, "source_files") if any(f.first is not None for f in world.case.files) else tuple(MEASURED)
 
 
 def live_is_hourly(world: World) -> Iterator[str]:
     """Of the intervals that a live run has ended, every table has the rows of a run after the fact.
 
-    But for the leaves of history if a day has ended since: then they are thinned and merged.
+    But for what is said of files that have grown in between, and for the leaves of history if a day has ended since:
+    then they are thinned and merged.
     """
     later = [i for i in intervals_between(world.pipeline, world.start, world.end) if i.label not in world.lived]
     rewritten = any(interval.ends_day for interval in later)
@@ -317,7 +322,7 @@ def live_is_hourly(world: World) -> Iterator[str]:
         return label in world.lived and not (rewritten and table.startswith("history_"))
 
     hourly, live = (
-        {key: rows for key, rows in contents(world.pipeline, root, MEASURED).items() if told_of(*key)}
+        {key: rows for key, rows in contents(world.pipeline, root, _left_out(world)).items() if told_of(*key)}
         for root in (world.parts, world.live)
     )
     yield from _rows_differ(hourly, live, "hourly", "live")
