@@ -61,7 +61,7 @@ class Judged:
 
 def judge(stream: Stream, file: SourceFile, batch: Batch, judged: Judged, whole: bool = True) -> None:
     """Judge a batch's records. ``whole`` False: record by record at once."""
-    raw = batch.columns() if whole and len(batch) else None
+    raw = batch.columns() if whole and len(batch) and batch.alike else None
     if raw is not None:
         columns = by_column(stream, file, len(batch), raw.columns)
         good = columns.good
@@ -74,7 +74,7 @@ def judge(stream: Stream, file: SourceFile, batch: Batch, judged: Judged, whole:
         if rows.num_rows:
             judged.tuples.append(Tuples(rows, others))
         _judge_each(stream, file, batch, np.flatnonzero(~good).tolist(), judged)
-    elif whole and len(batch) > _FEW_RECORDS:
+    elif whole and len(batch) > _FEW_RECORDS and batch.alike:
         cuts = [len(batch) * i // _PARTS for i in range(_PARTS + 1)]
         for first, last in zip(cuts, cuts[1:], strict=False):
             judge(stream, file, batch.between(first, last), judged)

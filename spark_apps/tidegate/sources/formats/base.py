@@ -51,6 +51,11 @@ class Batch(ABC):
     positions: Places
     lines: Places
 
+    @property
+    def alike(self) -> bool:
+        """Whether it may be worth it to read all records at once."""
+        return True
+
     def __len__(self) -> int:
         return len(self.positions)
 

@@ -159,10 +159,12 @@ class Habits:
     """What the blocks of a piece have been like so far; how they are read, never what is read, depends on it.
 
     ``surprises``: whether there are members that no column is read from; ``mixed``: whether these are of several types.
+    ``nested_texts``: whether objects or lists are to be text, which Arrow does not make of them.
     """
 
     surprises: bool = False
     mixed: bool = False
+    nested_texts: bool = False
 
 
 @dataclass
@@ -198,7 +200,7 @@ class JsonBatch(Batch):
             return None
         if not is_utf8(block.data):
             return None
-        types = _types_by_example(layout, block)
+        types = self._types_by_example(layout)
         if types is None or (b"-0" in block.data and self._numbers_as_text(types)):
             return None
         schema = _schema(types)
@@ -210,6 +212,28 @@ class JsonBatch(Batch):
             columns = {name: table.column(name) for name in table.column_names}
             return self._raw(layout, columns, _others(layout, columns))
         return self._raw_of_mixed(layout, schema) if not layout.refuses_others else None
+
+    @property
+    def alike(self) -> bool:
+        """Not if objects or lists are to be text."""
+        return not self.habits.nested_texts
+
+    def _types_by_example(self, layout: Layout) -> dict[tuple[PathStep, ...], pa.DataType] | None:
+        """Path → as what its values are best read, judging by some records; None if they cannot be read at once."""
+        some = range(min(len(self.block), _EXAMPLES))
+        examples = [parsed for row in some if (parsed := parse_object(self.block.record(row))) is not None]
+        types: dict[tuple[PathStep, ...], pa.DataType] = {}
+        for one in layout.fields:
+            try:
+                values = [value for parsed in examples if (value := _value(parsed, one)) is not None]
+            except _UnreadableError:
+                return None
+            if one.column.type == "string" and any(isinstance(value, Nested) for value in values):
+                self.habits.nested_texts = True
+            kind = _type_of(values, one)
+            if kind is None or types.setdefault(one.column.steps, kind) != kind:
+                return None
+        return types
 
     def _numbers_as_text(self, types: Mapping[tuple[PathStep, ...], pa.DataType]) -> bool:
         """Whether numbers may be read as such that are text: written as -0 they would lose their sign."""
@@ -272,25 +296,12 @@ def _others(layout: Layout, columns: Mapping[str, pa.ChunkedArray]) -> list[Othe
     return others
 
 
-def _types_by_example(layout: Layout, block: Block) -> dict[tuple[PathStep, ...], pa.DataType] | None:
-    """Path → as what its values are best read, judging by some records; None if they cannot be read at once."""
-    examples = [parse_object(block.record(row)) for row in range(min(len(block), _EXAMPLES))]
-    types: dict[tuple[PathStep, ...], pa.DataType] = {}
-    for one in layout.fields:
-        try:
-            values = [_value(parsed, one) for parsed in examples if parsed is not None]
-        except _UnreadableError:
-            return None
-        kind = _type_of([value for value in values if value is not None], one)
-        if kind is None or types.setdefault(one.column.steps, kind) != kind:
-            return None
-    return types
-
-
 def _type_of(values: Sequence[RawValue], one: Field) -> pa.DataType | None:
     if any(isinstance(value, Nested | Untyped) for value in values):
         return None
     numbers = [value for value in values if isinstance(value, Number)]
+    if 0 < len(numbers) < len(values):
+        return None
     if numbers and len(numbers) == len(values):
         fraction = any(not value.lstrip("-").isdigit() for value in numbers)
         if one.column.type == "string":
