@@ -25,8 +25,8 @@ _CLASSES = {
 def format_named(name: str) -> Format:
     """The format of that name; KeyError if there is none.
 
-    >>> format_named("csv").is_text
-    True
+    >>> format_named("csv").name
+    'csv'
     """
     module, kind = _CLASSES[name]
     made: Format = getattr(importlib.import_module(f"{__name__}.{module}"), kind)()

@@ -89,7 +89,6 @@ class Avro(Format):
     """Container files; their schema is in them."""
 
     name = "avro"
-    is_text = False
 
     def cut(self, stream: Stream, file: SourceFile, slice_bytes: int) -> list[Piece]:
         """Not at all."""

@@ -106,7 +106,6 @@ class Format(ABC):
     """A file format."""
 
     name: str
-    is_text: bool
 
     @abstractmethod
     def cut(self, stream: Stream, file: SourceFile, slice_bytes: int) -> list[Piece]:

@@ -20,7 +20,7 @@ from tidegate.declarations.models import CsvDialect, Stream
 from tidegate.sources.counts import RawCount
 from tidegate.sources.files import BrokenFileError, Piece, SourceFile
 from tidegate.sources.formats.base import Batch, Format, Others, Raw, Reading
-from tidegate.sources.formats.csv_splitter import CsvSplitter
+from tidegate.sources.formats.csv_splitter import CsvSplitter, quotes_enclose
 from tidegate.sources.formats.texts import UTF8, cut_text, text_parts, texts_at_positions
 from tidegate.sources.judge import Record
 from tidegate.sources.layout import layout_of
@@ -201,22 +201,13 @@ def _well_quoted(dialect: CsvDialect, block: Block) -> bool:
         return True
     if len(quotes) % 2 or (np.searchsorted(quotes, block.starts) % 2).any():
         return False
-    opening, closing = quotes[::2], quotes[1::2]
-    before = np.where(opening > 0, text[np.maximum(opening - 1, 0)], 10)
-    after = np.where(closing + 1 < len(text), text[np.minimum(closing + 1, len(text) - 1)], 10)
-    doubled = opening[1:] == closing[:-1] + 1
-    opens = np.isin(before, (delimiter, 10, 13))
-    opens[1:] |= doubled
-    closes = np.isin(after, (delimiter, 10, 13))
-    closes[:-1] |= doubled
-    return bool(opens.all() and closes.all())
+    return quotes_enclose(text, quotes, delimiter, len(text))
 
 
 class Csv(Format):
     """Cells between delimiters, in a dialect."""
 
     name = "csv"
-    is_text = True
 
     def cut(self, stream: Stream, file: SourceFile, slice_bytes: int) -> list[Piece]:
         """Anywhere; whoever reads the pieces sees if a cut was inside a record. Transcoded text is read whole."""

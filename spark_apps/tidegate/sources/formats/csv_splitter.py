@@ -63,24 +63,14 @@ class CsvSplitter:
         edges = np.concatenate([[0], ends]).astype(np.int64)
         quotes = quotes[: int(np.searchsorted(quotes, edges[-1]))]
         # Text without a record's end may be a cell that is never closed.
-        if np.diff(edges, append=len(data)).max() > MOST_RECORD_BYTES or not self._enclose(text, quotes, edges):
+        if np.diff(edges, append=len(data)).max() > MOST_RECORD_BYTES or not quotes_enclose(
+            text, quotes, self._delimiter, int(edges[-1])
+        ):
             return None
         several = (
             self._comment and (text[edges[:-1]] == ord(self._comment)).any() and len(line_ends(data)) >= len(edges)
         )
         return None if several else edges
-
-    def _enclose(self, text: npt.NDArray[np.uint8], quotes: Places, edges: Places) -> bool:
-        opening, closing = quotes[::2], quotes[1::2]
-        if not len(opening):
-            return True
-        before = np.where(opening > 0, text[np.maximum(opening - 1, 0)], _LF)
-        after = np.where(closing + 1 < edges[-1], text[np.minimum(closing + 1, len(text) - 1)], _LF)
-        doubled = opening[1:] == closing[:-1] + 1
-        opens, closes = (np.isin(x, (self._delimiter, _LF, _CR)) for x in (before, after))
-        opens[1:] |= doubled
-        closes[:-1] |= doubled
-        return bool(opens.all() and closes.all())
 
     def _one_by_one(self, data: bytes, final: bool) -> Places:
         edges, at = [0], 0
@@ -122,6 +112,23 @@ class CsvSplitter:
         if at - start > MOST_RECORD_BYTES:
             return _after_line(data, start, final)
         return _after_line(data, at, final)
+
+
+def quotes_enclose(text: npt.NDArray[np.uint8], quotes: Places, delimiter: int, end: int) -> bool:
+    """Whether quotes, an even number of them, only enclose whole cells or are doubled within them.
+
+    ``text`` counts up to ``end``; ``quotes``: where they stand in it.
+    """
+    opening, closing = quotes[::2], quotes[1::2]
+    if not len(opening):
+        return True
+    before = np.where(opening > 0, text[np.maximum(opening - 1, 0)], _LF)
+    after = np.where(closing + 1 < end, text[np.minimum(closing + 1, len(text) - 1)], _LF)
+    doubled = opening[1:] == closing[:-1] + 1
+    opens, closes = (np.isin(x, (delimiter, _LF, _CR)) for x in (before, after))
+    opens[1:] |= doubled
+    closes[:-1] |= doubled
+    return bool(opens.all() and closes.all())
 
 
 def _after_line(data: bytes, at: int, final: bool) -> int | None:

@@ -167,7 +167,6 @@ class JsonDocuments(Format):
     """Objects one after the other, on any lines, or in arrays; UTF-8."""
 
     name = "json"
-    is_text = True
 
     def cut(self, stream: Stream, file: SourceFile, slice_bytes: int) -> list[Piece]:
         """Not at all: only who has read what is before knows where an element begins."""

@@ -17,7 +17,6 @@ class JsonLines(Format):
     """An object a line, UTF-8; LF, CR and CRLF end lines."""
 
     name = "jsonl"
-    is_text = True
 
     def cut(self, stream: Stream, file: SourceFile, slice_bytes: int) -> list[Piece]:
         """Anywhere."""

@@ -104,7 +104,6 @@ class Parquet(Format):
     """Row groups of columns."""
 
     name = "parquet"
-    is_text = False
 
     def cut(self, stream: Stream, file: SourceFile, slice_bytes: int) -> list[Piece]:
         """Between row groups. A file without a footer that can be read is one piece: whoever reads it says so."""
