@@ -45,10 +45,15 @@ PathStep = str | int
 """A step of a path into a record: the name of a field, or the number of a list's element, from 0."""
 
 
+Part = Literal["value", "key", "headers", "topic", "partition", "offset", "timestamp"]
+"""Of a Kafka record: which part of it."""
+
+
 class Column(Model):
     """One declared column of a stream.
 
-    ``path``: the steps that lead to its value in a record; empty: the field of the column's name. ``format``: how a
+    ``path``: the steps that lead to its value in a record; empty: the field of the column's name. ``part``: which part
+    of a Kafka record holds it; of ``headers`` the path is the header's name. ``format``: how a
     timestamp or date is written: ``iso``, ``epoch_s``, ``epoch_ms``, ``epoch_us``, ``epoch_ns``, or a pattern of
     ``strptime``. ``zone``: the IANA time zone of times that do not say theirs.
     """
@@ -58,6 +63,7 @@ class Column(Model):
     nullable: bool = True
     description: str = ""
     path: tuple[PathStep, ...] = ()
+    part: Part = "value"
     format: str = "iso"
     zone: str = "UTC"
 
@@ -81,6 +87,33 @@ class CsvDialect(Model):
     encoding: str = "utf-8"
     nulls: tuple[str, ...] = ("",)
     comment: str = ""
+
+
+class KafkaSource(Model):
+    """A topic of Kafka.
+
+    ``servers``, ``registry`` and the values of ``options`` (Spark's, of its Kafka source) may hold ``${NAME}``, which
+    is looked up in the environment where the stream is read, and nowhere else. ``schema_file``: the Avro schema of the
+    values; ``registry``: the URL of a schema registry whose ids are in the values (Confluent's framing).
+    """
+
+    servers: str
+    topic: str
+    options: dict[str, str] = {}
+    schema_file: Path | None = None
+    registry: str | None = None
+
+
+class SparkSource(Model):
+    """Any source of Spark's Structured Streaming.
+
+    ``format``, ``options`` (may hold ``${NAME}``) and ``columns``, its schema in DDL (the key ``schema``), as
+    ``spark.readStream`` takes them.
+    """
+
+    format: str
+    options: dict[str, str] = {}
+    columns: str | None = None
 
 
 class History(Model):
@@ -119,17 +152,24 @@ class Stream(Model):
     see ``Pipeline.max_width_s``. ``id``: the columns that identify a record; none: its place in its source does.
     ``other_columns``: whether fields that no column is read from are ignored (and counted), or refuse the record.
     ``missing_file``: whether an interval without a file is an error of data quality, a warning, or nothing at all.
+    ``source``: of a stream that comes through Spark, what it comes from; None: files. Such a stream has no ``path``;
+    its ``format`` is that of its values, empty where a source of Spark has columns. ``arrival_stamp``: what says when a
+    record arrived, if no column does: its landing, or Kafka's timestamp. ``checkpoint``: a place for the
+    checkpoints of the stream's landing, None: in the warehouse.
     """
 
     name: str
     description: str = ""
     format: str
-    path: str
+    path: str = ""
+    source: KafkaSource | SparkSource | None = None
+    checkpoint: str | None = None
     csv: CsvDialect = CsvDialect()
     other_columns: Literal["ignore", "refuse"] = "ignore"
     columns: tuple[Column, ...]
     event_time: str
     arrival_time: str | None
+    arrival_stamp: Literal["landed", "broker"] = "landed"
     id: tuple[str, ...]
     rate: float
     max_early_s: int
@@ -301,7 +341,7 @@ class Pipeline(Model):
     ``initial_slack_s``: the least K before two promise periods are known. ``promise_period_s``: ERROR and ACCURACY
     are promised for each such period, since 1970. ``rate_change``: δ, the relative change of a stream's
     rate that makes a new plan. ``partitions``: the most slices that a query's work is cut into.
-    ``start``: the first instant that Airflow schedules.
+    ``start``: the first instant that Airflow schedules. ``retention_s``: kind of table → how long its rows stay.
     """
 
     name: str
@@ -318,8 +358,14 @@ class Pipeline(Model):
     promise_period_s: int = 86_400
     rate_change: float = 0.5
     partitions: int = 10_000
+    retention_s: dict[str, int] = {}
     streams: tuple[Stream, ...]
     queries: tuple[Query, ...]
+
+    @property
+    def landed_streams(self) -> tuple[Stream, ...]:
+        """Those that come through Spark."""
+        return tuple(stream for stream in self.streams if stream.source is not None)
 
     def stream(self, name: str) -> Stream:
         """The declared stream of that name; KeyError if there is none."""
