@@ -22,9 +22,10 @@ from tidegate import cli
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.csv_section import CSV_KEYS
 from tidegate.declarations.models import CsvDialect, Stream
-from tidegate.declarations.pipeline_file import PIPELINE_KEYS, PipelineFile, read_pipeline_file
+from tidegate.declarations.pipeline_file import PIPELINE_KEYS, RETENTION_KEYS, PipelineFile, read_pipeline_file
 from tidegate.declarations.positions import Report, Source
-from tidegate.declarations.stream_section import COLUMN_KEYS, HISTORY_KEYS, SOURCE_KEYS, STREAM_KEYS
+from tidegate.declarations.source_section import KAFKA_KEYS, SOURCE_KEYS, SPARK_KEYS
+from tidegate.declarations.stream_section import COLUMN_KEYS, HISTORY_KEYS, STREAM_KEYS
 from tidegate.declarations.tables import schema, tables
 from tidegate.declarations.units import show_bytes, show_duration
 from tidegate.stages.dbt_project import render_project
@@ -34,7 +35,14 @@ from tidegate.store.warehouse import Warehouse
 _SAID = {
     "path": ("yes, or `source`", ""),
     "source": ("yes, or `path`", ""),
-    "files": ("yes", ""),
+    "files": ("one of the three", ""),
+    "kafka": ("one of the three", ""),
+    "spark": ("one of the three", ""),
+    "schema": ("", "none"),
+    "registry": ("", "none"),
+    "checkpoint": ("", "in the warehouse"),
+    "retention": ("", "none"),
+    "landed": ("", "for ever"),
     "csv": ("", "none"),
     "from": ("", "the column's name"),
     "nulls": ("", "a cell without content"),
@@ -53,9 +61,12 @@ def pipeline_keys() -> str:
         ("The pipeline", PIPELINE_KEYS, ()),
         ("A stream: `streams.<name>`", STREAM_KEYS, ("streams", "departures")),
         ("A source: `streams.<name>.source`", SOURCE_KEYS, ("streams", "departures", "source")),
+        ("A topic of Kafka: `streams.<name>.source.kafka`", KAFKA_KEYS, ("streams", "orders", "source", "kafka")),
+        ("A source of Spark: `streams.<name>.source.spark`", SPARK_KEYS, ("streams", "clicks", "source", "spark")),
         ("CSV files: `streams.<name>.csv`", CSV_KEYS, ("streams", "departures", "csv")),
         ("A column: `streams.<name>.columns.<name>`", COLUMN_KEYS, ("streams", "departures", "columns", "carrier")),
         ("History: `streams.<name>.history`", HISTORY_KEYS, ("streams", "departures", "history")),
+        ("How long rows stay: `retention`", RETENTION_KEYS, ("retention",)),
     )
     found = []
     for title, keys, at in sections:
@@ -80,27 +91,28 @@ def _need(full: dict[str, Any], at: Sequence[str], key: str) -> tuple[str, str]:
         return "yes", ""
     if mistakes:
         raise ValueError(f"without '{key}': {mistakes}")
-    if at and at[-1] == "history":
-        holder: dict[str, Any] = dict(read.streams[0].history or ())
+    stream: Stream = next(stream for stream in read.streams if stream.name == (at[1] if at[1:] else "departures"))
+    holder: dict[str, Any] = dict(stream) if at else read.values
+    if "source" in at:
+        holder = dict(stream.source or ())
+    elif "history" in at:
+        holder = dict(stream.history or ())
     elif "columns" in at:
-        holder = dict(read.streams[0].column(at[-1]))
-    else:
-        holder = dict(read.streams[0]) if at else read.values
+        holder = dict(stream.column(at[-1]))
     name = next(name for name in holder if re.fullmatch(rf"{key}(_s|_bytes|_tuples)?", name))
-    stream: Stream = read.streams[0]
     if key == "max_late" and stream.max_late_s == read.values["horizon_s"]:
         return "", "the horizon"
     return "", _default(name, holder[name])
 
 
 def _read(declaration: dict[str, Any]) -> tuple[PipelineFile, list[str]]:
-    folder = Path("/pipelines") / declaration.get("name", "flights")
+    folder = SPEC / "pipeline_file" / declaration.get("name", "flights")
     report = Report(Source(folder / "pipeline.yml", yaml.safe_dump(declaration, sort_keys=False)))
     return read_pipeline_file(report, folder), [mistake.message for mistake in report.mistakes]
 
 
 def _default(name: str, value: Any) -> str:
-    if value is None or value in ("", ()):
+    if value is None or value in ("", (), {}):
         return "none"
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"

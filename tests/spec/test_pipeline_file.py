@@ -6,16 +6,26 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
 
 from tidegate.declarations import load_pipeline
-from tidegate.declarations.errors import DeclarationErrors
-from tidegate.declarations.models import Pipeline
+from tidegate.declarations.errors import DeclarationErrors, UserError
+from tidegate.declarations.models import KafkaSource, Pipeline, SparkSource
+from tidegate.declarations.variables import expanded
 
 FIXTURES = Path(__file__).parent / "pipeline_file"
 GOOD = (FIXTURES / "pipeline.yml").read_text(encoding="utf-8")
+SCHEMA = (FIXTURES / "flights" / "order.avsc").read_text(encoding="utf-8")
+OTHER_FILES = {
+    "order.avsc": SCHEMA,
+    "broken.avsc": "{",
+    "text.avsc": '"string"',
+    "unknown.avsc": '{"type": "record", "name": "Order", "fields": [{"name": "at", "type": "instant"}]}',
+    "nameless.avsc": '{"type": "record", "fields": []}',
+}
 QUERY = "SELECT COUNT(*) FROM departures [1 HOUR]"
 
 
@@ -34,6 +44,8 @@ def load(folder: Path, text: str) -> Pipeline | str:
     (folder / "queries").mkdir(parents=True)
     (folder / "pipeline.yml").write_text(text, encoding="utf-8", newline="")
     (folder / "queries" / "count.sql").write_text(QUERY, encoding="utf-8")
+    for name, content in OTHER_FILES.items():
+        (folder / name).write_text(content, encoding="utf-8")
     try:
         return load_pipeline(folder)
     except DeclarationErrors as error:
@@ -44,6 +56,8 @@ def load(folder: Path, text: str) -> Pipeline | str:
 def _no_landing_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TIDEGATE_LANDING", raising=False)
     monkeypatch.delenv("TIDEGATE_UNSET_VARIABLE", raising=False)
+    monkeypatch.delenv("KAFKA_SERVERS", raising=False)
+    monkeypatch.delenv("KAFKA_PASSWORD", raising=False)
 
 
 def test_the_unchanged_file_is_good(tmp_path: Path) -> None:
@@ -80,3 +94,71 @@ def test_what_the_new_keys_say_is_in_the_model(tmp_path: Path) -> None:
     sold = sales.column("sold")
     assert (sold.format, sold.zone) == ("%d.%m.%Y %H:%M:%S", "Europe/Berlin")
     assert sales.column("price").type == "decimal(10,2)" and sales.other_columns == "ignore"
+
+
+def test_what_streams_that_come_through_spark_say_is_in_the_model(tmp_path: Path) -> None:
+    pipeline = load(tmp_path / "flights", GOOD)
+    assert isinstance(pipeline, Pipeline)
+    assert [stream.name for stream in pipeline.landed_streams] == ["orders", "clicks"]
+    assert pipeline.retention_s == {"landed": 30 * 86_400}
+    orders, clicks = pipeline.landed_streams
+    kafka = orders.source
+    assert isinstance(kafka, KafkaSource)
+    assert (kafka.topic, kafka.schema_text, kafka.registry) == ("shop.orders", SCHEMA, None)
+    assert (orders.format, orders.path, orders.checkpoint) == ("avro", "", "s3a://checkpoints/orders")
+    assert (orders.arrival_time, orders.arrival_stamp) == (None, "broker")
+    assert [(column.part, column.path) for column in orders.columns] == [
+        ("value", ()),
+        ("value", ("payment", "amount")),
+        ("key", ()),
+        ("headers", ("trace.id",)),
+        ("partition", ()),
+        ("timestamp", ()),
+    ]
+    assert (clicks.arrival_time, clicks.arrival_stamp, clicks.id) == (None, "landed", ())
+    assert clicks.source == SparkSource(
+        format="text", options={"path": "/clicks", "maxFilesPerTrigger": "100"}, columns="value STRING"
+    )
+
+
+def test_variables_of_a_source_are_looked_up_by_whoever_reads_it_and_never_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_SERVERS", "kafka:9092")
+    monkeypatch.setenv("KAFKA_PASSWORD", "hunter2")
+    pipeline = load(tmp_path / "flights", GOOD)
+    assert isinstance(pipeline, Pipeline)
+    assert "hunter2" not in pipeline.model_dump_json() and b"hunter2" not in pickle.dumps(pipeline)
+    kafka = pipeline.stream("orders").source
+    assert isinstance(kafka, KafkaSource) and kafka.servers == "${KAFKA_SERVERS}"
+    assert 'password="hunter2"' in expanded(kafka.options)["kafka.sasl.jaas.config"]
+    monkeypatch.delenv("KAFKA_PASSWORD")
+    with pytest.raises(UserError, match="kafka.sasl.jaas.config: the environment variable KAFKA_PASSWORD is not set"):
+        expanded(kafka.options)
+
+
+def test_a_value_of_kafka_is_one_object_whether_its_format_is_called_json_or_jsonl(tmp_path: Path) -> None:
+    values = GOOD.replace("        schema: order.avsc\n", "").replace("    format: avro", "    format: json")
+    pipeline = load(tmp_path / "flights", values)
+    assert isinstance(pipeline, Pipeline) and pipeline.stream("orders").format == "jsonl"
+
+
+def test_a_source_of_spark_has_columns_unless_a_format_says_otherwise(tmp_path: Path) -> None:
+    pipeline = load(
+        tmp_path / "flights", GOOD.replace("value STRING}\n    format: jsonl", "'at TIMESTAMP, page STRING'}")
+    )
+    assert isinstance(pipeline, Pipeline) and pipeline.stream("clicks").format == ""
+
+
+def test_a_checkpoint_is_a_folder_beside_the_declaration_or_a_uri(tmp_path: Path) -> None:
+    pipeline = load(tmp_path / "flights", GOOD.replace("s3a://checkpoints/orders", "../checkpoints"))
+    assert isinstance(pipeline, Pipeline)
+    assert pipeline.stream("orders").checkpoint == str(tmp_path / "checkpoints")
+
+
+def test_retention_of_what_no_stream_has_is_a_mistake(tmp_path: Path) -> None:
+    text = GOOD[: GOOD.index("  orders:")] + "retention: {landed: 30 days}\n"
+    assert load(tmp_path / "flights", text) == (
+        "pipeline.yml:57:12: 'retention' in the pipeline is of tables that it does not have: no stream comes through "
+        "Spark; expected a stream with source: {kafka: …} or {spark: …}"
+    )

@@ -28,6 +28,7 @@ from tidegate.sources.files import expected_files, matches_several
 HOUR = timedelta(hours=1)
 SPEC = Path(__file__).parents[1] / "spec"
 GOOD = (SPEC / "pipeline_file" / "pipeline.yml").read_text(encoding="utf-8")
+ORDER = (SPEC / "pipeline_file" / "flights" / "order.avsc").read_bytes()
 COUNT = "SELECT COUNT(*) FROM departures [1 HOUR]"
 STREAMS = {
     "departures": StreamSchema(
@@ -47,7 +48,7 @@ def written(folder: Path, pipeline: str | bytes = GOOD, **queries: str | bytes) 
     """A pipeline's folder named ``flights``."""
     root = folder / "flights"
     (root / "queries").mkdir(parents=True, exist_ok=True)
-    files = {"pipeline.yml": pipeline}
+    files: dict[str, str | bytes] = {"pipeline.yml": pipeline, "order.avsc": ORDER}
     files |= {f"queries/{name}.sql": text for name, text in (queries or {"count": COUNT}).items()}
     for name, text in files.items():
         (root / name).write_bytes(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
@@ -73,7 +74,7 @@ def test_a_folder_becomes_a_pipeline(tmp_path: Path) -> None:
     assert (pipeline.initial_slack_s, pipeline.rate_change, pipeline.partitions) == (3600, 0.5, 2)
     assert pipeline.promise_period_s == 86400
     assert pipeline.start.isoformat() == "2013-01-01T00:00:00+00:00"
-    departures, weather, _ = pipeline.streams
+    departures, weather, *_ = pipeline.streams
     assert departures.path == f"{tmp_path.resolve()}/flights/landing/departures/%Y-%m-%dT%H.jsonl"
     assert departures.rate == 40 / 3600
     assert (departures.max_early_s, departures.max_late_s, departures.max_width_s) == (3600, 172800, 10800)
@@ -156,8 +157,8 @@ BOMB = "a: &a [1,1,1,1,1,1,1,1,1]\n" + "".join(
         (b"{a: " * 2000, "1:81: not valid YAML: nested more than 20 levels deep"),
         (b"a: &a [*a]\n", "1:8: not valid YAML: found undefined alias 'a'"),
         (b"\xff\xfen\x00", "1:1: byte 0xff is not UTF-8"),
-        (GOOD.encode() + b"x: \xe9\n", "57:4: byte 0xe9 is not UTF-8"),
-        (GOOD.encode() + b"\0", "57:1: a NUL character"),
+        (GOOD.encode() + b"x: \xe9\n", "90:4: byte 0xe9 is not UTF-8"),
+        (GOOD.encode() + b"\0", "90:1: a NUL character"),
         (GOOD.replace("operations", "\x07").encode(), "3:8: not valid YAML: control characters"),
         (b"x" * (MAX_FILE_BYTES + 1), "1:1: the file is larger than 1024 KiB"),
         (b"x" * 100_000, "1:1: the pipeline is not a mapping"),
@@ -225,6 +226,25 @@ def test_positions_count_characters_not_bytes() -> None:
     _, report = parse(f"-- é💥\n{line}")
     column = line.index("flihgt") + 1
     assert str(report.mistakes[0]) == f"query.sql:2:{column}: unknown column 'flihgt'; did you mean 'flight'?"
+
+
+def test_streams_that_come_through_spark_are_told_without_a_value_of_an_option(tmp_path: Path) -> None:
+    told = describe(load_pipeline(written(tmp_path)))
+    assert "username" not in told and "/clicks" not in told
+    orders = told[told.index("Stream orders") : told.index("Stream clicks")]
+    assert orders.startswith(
+        """Stream orders
+  source         avro, the topic shop.orders of Kafka at ${KAFKA_SERVERS}, schema order.avsc; \
+kafka.security.protocol, kafka.sasl.jaas.config, maxOffsetsPerTrigger
+  checkpoint     s3a://checkpoints/orders
+  id             order_id
+  event time     sent
+  arrival time   Kafka's timestamp
+"""
+    )
+    assert "  no record      a warning\n" in orders
+    assert "trace     string     from $headers.trace.id\n" in orders
+    assert "  source         Spark's text, jsonl; path, maxFilesPerTrigger\n" in told[told.index("Stream clicks") :]
 
 
 def test_a_pipeline_is_told_in_plain_text(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
 
-from tidegate.declarations.file_formats import FILE_FORMATS
+from tidegate.declarations.file_formats import has_cells
 from tidegate.declarations.models import Column, Pipeline, Stream
 from tidegate.declarations.time_formats import EPOCH_UNITS_US, ISO
 from tidegate.declarations.units import show_duration
@@ -61,7 +61,7 @@ def _wrong_type(stream: Stream, refusal: Refusal) -> str:
         return ""
     if all(value[:1] in "{[" for value in values):
         return f"it is an object or a list: from: {_path(column)}.… picks a field of it, type: string keeps it as text"
-    if FILE_FORMATS[stream.format].cells:
+    if has_cells(stream.format):
         nulls = sorted({value for value in values if value in NULL_WORDS})
         if nulls and len(nulls) == len(set(values)):
             return f"csv: {{nulls: [{', '.join(map(repr, nulls))}]}} takes {' and '.join(nulls)} for no value"
@@ -87,7 +87,7 @@ def _time(column: Column, values: Sequence[str]) -> str:
 def _number(stream: Stream, column: Column, values: Sequence[str]) -> str:
     if not is_number(column.type):
         return ""
-    if FILE_FORMATS[stream.format].cells and stream.csv.decimal == ".":
+    if has_cells(stream.format) and stream.csv.decimal == ".":
         pointed = [value.replace(",", ".") for value in values]
         if all("," in value and _number_of(p) is not None for value, p in zip(values, pointed, strict=True)):
             return "looks like a decimal comma: csv: {decimal: ','}"
@@ -121,6 +121,19 @@ def _untimely(stream: Stream, refusal: Refusal) -> str:
 
 
 def _broken(stream: Stream, refusal: Refusal) -> str:
-    if refusal.reason == "broken_file" and not FILE_FORMATS[stream.format].cells:
+    if refusal.reason == "broken_file" and not has_cells(stream.format):
         return ""
+    if stream.source is not None:
+        return _broken_value(stream, refusal)
     return format_named(stream.format).advice(stream, [example.text for _, _, example in refusal.examples])
+
+
+def _broken_value(stream: Stream, refusal: Refusal) -> str:
+    """Of a message: how values are written that are not what the format says."""
+    texts = [example.text for _, _, example in refusal.examples]
+    framed = bool(texts) and all(text.startswith("\0") for text in texts)
+    if stream.format == "jsonl" and framed:
+        return "begins as Confluent's framing does: format: avro, registry: http://…"
+    if stream.format == "avro" and texts and all(text.lstrip()[:1] == "{" for text in texts):
+        return "looks like JSON: format: jsonl"
+    return ""

@@ -22,7 +22,8 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--data",
         action="store_true",
-        help="also read the newest files of every stream and say what would be refused (then exit status 1)",
+        help="also read the newest files of every stream and say what would be refused (then exit status 1); not of "
+        "streams that come through Spark",
     )
     parser.set_defaults(action=_validate)
 
@@ -41,6 +42,12 @@ def _validate(arguments: argparse.Namespace) -> None:
     counts = f"{streams} stream{'s' * (streams != 1)} and {queries} quer{'ies' if queries != 1 else 'y'}"
     print(f"{pipeline.name}: {counts}, no mistakes")
     if not arguments.data:
+        return
+    landed = [stream.name for stream in pipeline.landed_streams]
+    if landed:
+        come = "it comes" if len(landed) == 1 else "they come"
+        print(f"not tried: {', '.join(landed)} ({come} through Spark, not as files)")
+    if len(landed) == streams:
         return
     from tidegate.cli.records_read import account_of
     from tidegate.stages.try_files import try_newest_files

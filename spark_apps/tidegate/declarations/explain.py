@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from textwrap import wrap
 
-from tidegate.declarations.models import OnMiss, Pipeline, Query, Stream
+from tidegate.declarations.models import Column, KafkaSource, OnMiss, Pipeline, Query, Stream
 from tidegate.declarations.promises import SENTENCE
 from tidegate.declarations.units import show_bytes, show_duration
 
@@ -42,23 +42,54 @@ def _aligned(facts: Iterable[tuple[str, str]]) -> list[str]:
 
 def _stream_lines(pipeline: Pipeline, stream: Stream) -> list[str]:
     columns = [
-        (column.name, column.type + ("" if column.nullable else ", never null"), column.description)
+        (column.name, column.type + ("" if column.nullable else ", never null"), _about(column))
         for column in stream.columns
     ]
     facts = [
-        ("source", f"{stream.format}, {stream.path}"),
-        ("id", ", ".join(stream.id) or "none: a record's place in its file"),
+        ("source", _source(stream)),
+        ("checkpoint", stream.checkpoint or ""),
+        (
+            "id",
+            ", ".join(stream.id) or f"none: a record's place in its {'file' if stream.source is None else 'source'}",
+        ),
         ("event time", stream.event_time),
-        ("arrival time", stream.arrival_time or "when its file landed"),
+        ("arrival time", stream.arrival_time or _stamp(stream)),
         ("expected rate", f"{stream.rate * 3600:.6g} tuples per hour"),
         ("accepted", _accepted(stream)),
         ("widest window", _widest(pipeline, stream)),
-        ("missing file", {"error": "an error", "warn": "a warning", "ignore": "ignored"}[stream.missing_file]),
+        (
+            "missing file" if stream.source is None else "no record",
+            {"error": "an error", "warn": "a warning", "ignore": "ignored"}[stream.missing_file],
+        ),
         ("history", _history(stream)),
         ("columns", "\n".join(_table(columns))),
     ]
     title = f"Stream {stream.name}" + (f": {stream.description}" if stream.description else "")
     return [title, *_aligned(facts)]
+
+
+def _source(stream: Stream) -> str:
+    """What the records come from; options by their names alone."""
+    source = stream.source
+    if source is None:
+        return f"{stream.format}, {stream.path}"
+    options = f"; {', '.join(source.options)}" if source.options else ""
+    if isinstance(source, KafkaSource):
+        by = f", schemas by {source.registry}" if source.registry else ""
+        by = f", schema {source.schema_file.name}" if source.schema_file else by
+        return f"{stream.format}, the topic {source.topic} of Kafka at {source.servers}{by}{options}"
+    return f"Spark's {source.format}{f', {stream.format}' if stream.format else ''}{options}"
+
+
+def _stamp(stream: Stream) -> str:
+    if stream.arrival_stamp == "broker":
+        return "Kafka's timestamp"
+    return "when its file landed" if stream.source is None else "when it landed"
+
+
+def _about(column: Column) -> str:
+    part = "" if column.part == "value" else f"from ${'.'.join((column.part, *map(str, column.path)))}"
+    return "; ".join(text for text in (part, column.description) if text)
 
 
 def _widest(pipeline: Pipeline, stream: Stream) -> str:

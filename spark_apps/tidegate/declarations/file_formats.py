@@ -1,4 +1,4 @@
-"""The formats that files of records may have, as users name them; ``tidegate.sources.formats`` reads them."""
+"""The formats that records may have, as users name them; ``tidegate.sources.formats`` reads them."""
 
 from __future__ import annotations
 
@@ -20,3 +20,14 @@ FILE_FORMATS = {
     "parquet": FileFormat("row groups of columns"),
     "avro": FileFormat("container files"),
 }
+MESSAGE_FORMATS = ("jsonl", "json", "avro")
+"""Those of the values of Kafka's records; one is one JSON object, so the first two are the same."""
+
+
+def has_cells(name: str) -> bool:
+    """Whether records of the format are cells in a row; "" is the format of a source that has columns.
+
+    >>> has_cells("csv"), has_cells("jsonl"), has_cells("")
+    (True, False, False)
+    """
+    return name in FILE_FORMATS and FILE_FORMATS[name].cells

@@ -94,13 +94,15 @@ class KafkaSource(Model):
 
     ``servers``, ``registry`` and the values of ``options`` (Spark's, of its Kafka source) may hold ``${NAME}``, which
     is looked up in the environment where the stream is read, and nowhere else. ``schema_file``: the Avro schema of the
-    values; ``registry``: the URL of a schema registry whose ids are in the values (Confluent's framing).
+    values, ``schema_text``: what it says; ``registry``: the URL of a schema registry whose ids are in the values
+    (Confluent's framing).
     """
 
     servers: str
     topic: str
     options: dict[str, str] = {}
     schema_file: Path | None = None
+    schema_text: str = ""
     registry: str | None = None
 
 

@@ -28,6 +28,10 @@ TOP_K_COLUMNS = ("rank", ID_COLUMN)
 CORRECTION_COLUMNS = ("window_end", "emitted_at", "known_at")
 CORRECTED = ("{}_answered", "{}_true", "{}_difference")
 
+# Columns that every landed_<stream> table has, beside those of its source.
+LANDED_COLUMNS = ("batch", "landed_at", "arrival", "source", "generation", "partition", "position")
+_LANDED_NAMES = frozenset((*LANDED_COLUMNS, "day"))
+
 CLAUSES = ("ERROR", "ACCURACY", "EVERY", "DURATION", "PRIORITY")
 
 # Words that cannot stand as a bare name in an expression or after FROM.
@@ -38,6 +42,15 @@ _RESERVED_WORDS = """
     session_user then true try_cast union unnest using values when where window with
 """
 _RESERVED = frozenset(_RESERVED_WORDS.split())
+
+
+def landed_name(name: str) -> str:
+    """What ``landed_<stream>`` calls a column of a source of Spark: no two are called the same.
+
+    >>> landed_name("price"), landed_name("Source"), landed_name("source_")
+    ('price', 'Source_', 'source__')
+    """
+    return f"{name}_" if name.rstrip("_").lower() in _LANDED_NAMES else name
 
 
 def is_reserved(name: str) -> bool:

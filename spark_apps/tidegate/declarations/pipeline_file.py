@@ -44,7 +44,11 @@ PIPELINE_KEYS = {
     "promise_period": "ERROR and ACCURACY are to be kept in 95 of 100 such periods. A multiple of the interval.",
     "rate_change": "The relative change of a stream's rate that leads to a new plan.",
     "partitions": "Into how many slices a query's work is cut at most; fewer where more would not pay. 1 to 10000.",
+    "retention": "Kind of table → how long its rows stay; without it they stay for ever.",
     "streams": "Name → stream; at least one.",
+}
+RETENTION_KEYS = {
+    "landed": "Rows of `landed_<stream>`, since they landed. An interval whose records are gone cannot be run again.",
 }
 
 
@@ -90,11 +94,25 @@ def read_pipeline_file(report: Report, folder: Path) -> PipelineFile:
     _check_together(report, section, values)
     clock = Clock(interval_s, tick_s, horizon_s)
     tick_us = tick_s * SECOND_US if tick_s else None
+    values["retention_s"] = _retention(report, section)
     streams_node = section.node("streams")
     if streams_node is None:
         return PipelineFile(values, tick_us=tick_us)
     streams, schemas = read_streams(report, streams_node, folder, clock)
+    if values["retention_s"] and len(report.mistakes) == before and all(stream.source is None for stream in streams):
+        message = "'retention' in the pipeline is of tables that it does not have: no stream comes through Spark"
+        report.add(section.value_offset("retention"), message, "a stream with source: {kafka: …} or {spark: …}")
     return PipelineFile(values, streams, schemas or None, tick_us)
+
+
+def _retention(report: Report, section: Section) -> dict[str, int]:
+    """Kind of table → seconds."""
+    node = section.node("retention", required=False)
+    if node is None:
+        return {}
+    kinds = Section(report, node, "retention in the pipeline", RETENTION_KEYS)
+    read = {kind: kinds.read(kind, read_positive_seconds, required=False) for kind, _, _ in kinds.items()}
+    return {kind: seconds for kind, seconds in read.items() if seconds is not None}
 
 
 def _check_together(report: Report, section: Section, values: dict[str, Any]) -> None:

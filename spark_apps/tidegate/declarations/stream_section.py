@@ -13,12 +13,13 @@ from typing import Any
 import yaml
 
 from tidegate.declarations.csv_section import CSV_KEYS, read_csv_section
-from tidegate.declarations.file_formats import FILE_FORMATS
-from tidegate.declarations.models import NO_KEYS, STORES, Column, CsvDialect, History, PathStep, Stream
+from tidegate.declarations.file_formats import FILE_FORMATS, MESSAGE_FORMATS, has_cells
+from tidegate.declarations.models import NO_KEYS, STORES, Column, CsvDialect, History, Part, PathStep, Stream
 from tidegate.declarations.names import EVENT_COLUMNS, PARTITION_COLUMN, SAMPLE_COLUMNS, identifier_refusal, refusal
 from tidegate.declarations.positions import Misspelt, Report
 from tidegate.declarations.scope import StreamSchema
 from tidegate.declarations.source_paths import read_cell, read_path
+from tidegate.declarations.source_section import SourceRead, check_values, is_part, read_part, read_source_section
 from tidegate.declarations.time_formats import EPOCH_UNITS_US, read_time_format, read_zone
 from tidegate.declarations.units import (
     UnreadableError,
@@ -37,34 +38,42 @@ from tidegate.values.types import MAX_PRECISION, SIMPLE_TYPES, ColumnType, read_
 # Key → what it says, for the reference (infra/docs/reference.py).
 STREAM_KEYS = {
     "description": "What one tuple of the stream is.",
-    "format": "; ".join(f"`{name}`: {one.about}" for name, one in FILE_FORMATS.items()) + ".",
+    "format": "; ".join(f"`{name}`: {one.about}" for name, one in FILE_FORMATS.items()) + ". Of the values of Kafka's "
+    "records `jsonl` or `avro`. A source of Spark has columns and no format; with `jsonl` its column `value` holds a "
+    "record each.",
     "path": "One file or more per interval: a path with `strftime` directives (`%Y %m %d %j %H %M %S`) and wildcards, "
     "relative to the pipeline's folder, or a URI in an object store (`s3://bucket/folder/%Y-%m-%dT%H.jsonl`). Without "
     "directives every file is read in every interval, and its records are told apart by their arrival time. Short for "
     "`source: {files: …}`.",
-    "source": "Where the records come from, instead of `path`.",
+    "source": "Where the records come from, instead of `path`: exactly one of `files`, `kafka` and `spark`. The last "
+    "two come through Spark's Structured Streaming, into the table `landed_<stream>`.",
+    "checkpoint": "Of a stream that comes through Spark: a folder, relative to the pipeline's, or a URI for the "
+    "checkpoints of its landing, instead of the warehouse.",
     "csv": "How CSV files are written, where it is not with commas and a header in UTF-8.",
     "columns": "Name → type, or name → `{type, from, format, zone, nullable, description}`; at least one.",
     "other_columns": "What becomes of a record with fields that no column is read from: they are ignored and counted, "
     "by name, in `unknown_columns` (`ignore`), or the record is refused (`refuse`).",
     "id": "The column (string or integer) that identifies a record, or several: `[order_id, line]`. An id that comes "
-    "again within `max_late` is refused as a duplicate. Or `none`: then a record's place in its file is its identity.",
+    "again within `max_late` is refused as a duplicate. Or `none`: then a record's place in its source is its "
+    "identity.",
     "event_time": "The column (timestamp) that says when it happened.",
-    "arrival_time": "The column (timestamp) that says when it reached the feed; or `landed`: when the file landed.",
+    "arrival_time": "The column (timestamp) that says when it reached the feed; or `landed`: when its file, or itself, "
+    "landed; or `broker`: Kafka's timestamp.",
     "rate": "What you expect, until it has been measured.",
     "max_early": "A record that arrives further before its event time is refused.",
     "max_late": "A record that arrives further after its event time is refused.",
     "max_width": "Spare memory does not widen the window beyond it. A multiple of the tick.",
-    "missing_file": "What a missing file is: an `error` of data quality, a warning (`warn`), or nothing (`ignore`).",
+    "missing_file": "What a missing file is: an `error` of data quality, a warning (`warn`), or nothing (`ignore`). Of "
+    "a stream that comes through Spark: what an interval without a record is.",
     "history": "Keep what leaves the window: exact aggregates for every leaf, and a sample of the tuples.",
 }
-SOURCE_KEYS = {"files": "As `path`."}
 COLUMN_KEYS = {
     "type": "`string`, `integer` (64 bits), `double`, `boolean`, `timestamp`, `date`, or `decimal(p, s)`: p digits, s "
     "of them after the point, at most 38.",
     "from": "Where its value is in a record: fields and elements of lists, such as `actor.login` or "
     "`payload.commits[0].sha` (a name with a dot in backticks). In CSV a name of the header, or `[n]`, the place in "
-    "the line, from 0.",
+    "the line, from 0. Of Kafka's records also `$key`, `$headers.NAME`, `$topic`, `$partition`, `$offset` and "
+    "`$timestamp`.",
     "format": "How a timestamp or date is written: `iso`, a count since 1970 (`epoch_s`, `epoch_ms`, `epoch_us`, "
     "`epoch_ns`), or a `strptime` pattern such as `%d.%m.%Y %H:%M:%S`.",
     "zone": "The time zone of times that do not say theirs, such as `Europe/Berlin`. An hour that comes twice is the "
@@ -86,6 +95,7 @@ HISTORY_KEYS = {
     "well.",
 }
 LANDED = "landed"
+BROKER = "broker"
 NO_ID = "none"
 _DIGITS = re.compile(r"decimal *\( *[0-9]+ *(, *[0-9]+ *)?\)", re.ASCII | re.IGNORECASE)
 # What an id of several columns may be made of; that of one is a string or an integer.
@@ -113,11 +123,17 @@ class StreamSection:
     columns: dict[str, Column] = field(default_factory=dict)
     columns_known: bool = True
     format: str | None = None
+    source: SourceRead = SourceRead(None)
 
     @property
     def cells(self) -> bool:
         """Whether records are cells in a row."""
-        return self.format is not None and FILE_FORMATS[self.format].cells
+        return has_cells(self.format or "")
+
+    @property
+    def landed(self) -> bool:
+        """Whether the stream comes through Spark."""
+        return self.source.kind in ("kafka", "spark")
 
     def schema(self) -> StreamSchema:
         """The columns for the queries, None if any of them is in doubt."""
@@ -128,19 +144,22 @@ class StreamSection:
         """The stream, or None after a mistake."""
         before = len(self.report.mistakes)
         read = self.section.read
-        self.format = read("format", one_of(*FILE_FORMATS))
+        self.source = read_source_section(self.section, self.name, self.folder, self._path)
+        self.format = self._format()
         csv = self._csv()
         self._read_columns(csv)
         values: dict[str, Any] = {
             "name": self.name,
             "description": (read("description", str, "", required=False) or "").strip(),
             "format": self.format,
-            "path": self._files(),
+            "path": "" if self.landed else self.source.path,
+            "source": self.source.source,
+            "checkpoint": self._checkpoint(),
             "csv": csv,
             "other_columns": read("other_columns", one_of("ignore", "refuse"), "ignore", required=False),
             "id": self._id(),
             "event_time": self._role("event_time", ("timestamp",)),
-            "arrival_time": self._role("arrival_time", ("timestamp",), instead=LANDED),
+            "arrival_time": self._role("arrival_time", ("timestamp",), instead=self._stamps()),
             "rate": read("rate", read_rate),
             "max_early_s": read("max_early", read_seconds, 0, required=False),
             "max_late_s": read("max_late", read_seconds, self.clock.horizon_s, required=False),
@@ -148,13 +167,14 @@ class StreamSection:
             "missing_file": read("missing_file", one_of("error", "warn", "ignore"), "warn", required=False),
             "history": self._history(),
         }
+        check_values(self.section, self.source, self.format)
         self._check_column_clashes(values)
         # A misspelt key is one mistake, not two, so its value may be missing without a new one.
         needed = ("format", "path", "id", "event_time", "arrival_time", "rate", "max_late_s")
         if len(self.report.mistakes) > before or any(values[key] is None for key in needed):
             return None
-        if values["arrival_time"] == LANDED and LANDED not in self.columns:
-            values["arrival_time"] = None
+        if values["arrival_time"] not in self.columns:
+            values["arrival_stamp"], values["arrival_time"] = values["arrival_time"], None
         return Stream(columns=tuple(self.columns.values()), **values)
 
     def _csv(self) -> CsvDialect:
@@ -166,16 +186,38 @@ class StreamSection:
             self.report.add(node.start_mark.index, message, "format: csv")
         return read_csv_section(Section(self.report, node, f"csv of stream '{self.name}'", CSV_KEYS))
 
-    def _files(self) -> str | None:
-        """The path of the stream's files, by either of the two keys that name it."""
-        node = self.section.node("source", required=False)
-        if node is None:
-            return self.section.read("path", self._path)
-        if "path" in self.section:
-            message = f"'source' and 'path' in stream '{self.name}' both say where the records come from"
-            self.report.add(node.start_mark.index, message, "one of them")
-        source = Section(self.report, node, f"source of stream '{self.name}'", SOURCE_KEYS)
-        return source.read("files", self._path) if isinstance(node, yaml.MappingNode) else None
+    def _format(self) -> str | None:
+        """The format of the files, or of the values; "" of a source that has columns."""
+        kind = self.source.kind
+        if kind == "kafka":
+            written = self.section.read("format", one_of(*MESSAGE_FORMATS))
+        elif kind == "spark":
+            written = self.section.read("format", one_of("jsonl", "json"), "", required=False)
+        else:
+            return self.section.read("format", one_of(*FILE_FORMATS))
+        return "jsonl" if written == "json" else written
+
+    def _checkpoint(self) -> str | None:
+        if "checkpoint" in self.section and self.source.kind == "files":
+            message = f"'checkpoint' in stream '{self.name}', which does not come through Spark"
+            self.report.add(self.section.value_offset("checkpoint"), message, "source: {kafka: …} or {spark: …}")
+        return self.section.read("checkpoint", self._place, required=False)
+
+    def _place(self, text: str) -> str:
+        """A folder, relative to the pipeline's, or a URI of any store that Spark knows."""
+        place = text.strip()
+        scheme, uri, rest = place.partition("://")
+        if not uri:
+            return os.path.normpath(os.path.join(self.folder, place))
+        if not re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme) or not rest.strip("/"):
+            raise UnreadableError(f"{shown(place)} is no URI of a folder", "such as s3a://bucket/checkpoints")
+        if scheme in ("s3", "s3a", "gs") and "@" in rest.partition("/")[0]:
+            raise UnreadableError(NO_KEYS)
+        return place.rstrip("/")
+
+    def _stamps(self) -> tuple[str, ...]:
+        """What may be said instead of a column that holds the arrival."""
+        return (LANDED, BROKER) if self.source.kind == "kafka" else (LANDED,)
 
     def _read_columns(self, csv: CsvDialect) -> None:
         node = self.section.node("columns")
@@ -212,7 +254,7 @@ class StreamSection:
         kind = section.read("type", column_type)
         nullable = section.read("nullable", one_of("true", "false"), "true", required=False)
         description = section.read("description", str, "", required=False)
-        path = section.read("from", self._steps, required=False)
+        part, path = section.read("from", self._steps, required=False) or ("value", ())
         written = section.read("format", read_time_format, "iso", required=False)
         zone = section.read("zone", read_zone, "UTC", required=False)
         for key in ("format", "zone"):
@@ -229,13 +271,23 @@ class StreamSection:
             type=kind,
             nullable=nullable != "false",
             description=description or "",
-            path=path or (),
+            path=path,
+            part=part,
             format=written or "iso",
             zone=zone or "UTC",
         )
 
-    def _steps(self, text: str) -> tuple[PathStep, ...]:
-        return read_cell(text.strip()) if self.cells else read_path(text.strip())
+    def _steps(self, text: str) -> tuple[Part, tuple[PathStep, ...]]:
+        """Of which part of a record the value is, and where in it."""
+        path = text.strip()
+        if self.source.kind == "kafka":
+            return read_part(path)
+        if self.cells:
+            return "value", read_cell(path)
+        if is_part(path) and self.source.kind is not None:
+            expected = "a field; one of that name in backticks"
+            raise UnreadableError(f"{shown(path)} is a part of Kafka's records", expected)
+        return "value", read_path(path)
 
     def _placed(self, column: Column, csv: CsvDialect, node: yaml.Node) -> Column:
         """The column with its place in the line, where CSV files have no header to find it by."""
@@ -252,7 +304,7 @@ class StreamSection:
         """The columns that identify a record; none: its place does."""
         node = self.section.node("id", required=False)
         if node is None or isinstance(node, yaml.ScalarNode):
-            name = self._role("id", ("string", "integer"), instead=NO_ID)
+            name = self._role("id", ("string", "integer"), instead=(NO_ID,))
             return None if name is None else () if name == NO_ID and NO_ID not in self.columns else (name,)
         expected = "a list of columns, such as [order_id, line]"
         items = node.value if isinstance(node, yaml.SequenceNode) else []
@@ -274,17 +326,17 @@ class StreamSection:
             names.append(name)
         return tuple(names)
 
-    def _role(self, key: str, types: tuple[ColumnType, ...], instead: str = "") -> str | None:
-        """The declared column that plays a role, of one of the types that the role takes; or the word ``instead``."""
+    def _role(self, key: str, types: tuple[ColumnType, ...], instead: tuple[str, ...] = ()) -> str | None:
+        """The declared column that plays a role, of one of the types that the role takes; or a word of ``instead``."""
         name = self.section.read(key, str.strip)
-        if name is None or not self.columns_known or (name == instead and name not in self.columns):
+        if name is None or not self.columns_known or (name in instead and name not in self.columns):
             return name
         offset = self.section.value_offset(key)
-        free = instead and instead not in self.columns
-        expected = f"a declared column of type {' or '.join(types)}" + (f", or '{instead}'" if free else "")
+        free = "".join(f", or '{word}'" for word in instead if word not in self.columns)
+        expected = f"a declared column of type {' or '.join(types)}{free}"
         column = self.columns.get(name)
         if column is None:
-            misspelt = Misspelt(name, [*self.columns, *([instead] if instead else [])])
+            misspelt = Misspelt(name, [*self.columns, *instead])
             self.report.add(offset, f"'{key}': {shown(name)} is not a declared column", expected, misspelt)
         elif column.type not in types:
             self.report.add(offset, f"'{key}': column '{name}' is of type {column.type}", expected)

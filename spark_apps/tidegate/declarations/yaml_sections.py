@@ -2,13 +2,11 @@
 
 A section is closed: keys that it does not know, keys given twice and keys without a value are mistakes. Values are read
 from the text as written (``1_000``, ``on`` and ``2013-01-01`` have no hidden meaning) by a converter that raises
-`UnreadableError`. Environment variables are expanded in values.
+`UnreadableError`. Environment variables are expanded in values, but where a secret may stand.
 """
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, TypeVar
 
@@ -16,6 +14,7 @@ import yaml
 
 from tidegate.declarations.positions import Misspelt, Report
 from tidegate.declarations.units import UnreadableError, shown
+from tidegate.declarations.variables import check_variables, expand_variables
 
 T = TypeVar("T")
 
@@ -24,30 +23,6 @@ MAX_VALUES = 100_000
 # libyaml's reader, without which PyYAML was hardly ever built, is six times as fast.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 UNPRINTABLE = yaml.reader.Reader.NON_PRINTABLE
-
-_VARIABLE = re.compile(r"\$\{([^{}]*)\}")
-_VARIABLE_BODY = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:(:-)(.*))?", re.DOTALL)
-
-
-def expand_variables(text: str) -> str:
-    """Replace ``${NAME}`` and ``${NAME:-default}`` (also for an empty value, as a shell does)."""
-
-    def value(match: re.Match[str]) -> str:
-        body = _VARIABLE_BODY.fullmatch(match[1])
-        if not body:
-            raise UnreadableError(f"{shown(match[0])} is not an environment variable", "${NAME} or ${NAME:-default}")
-        name, has_default, default = body.groups()
-        found = os.environ.get(name)
-        if has_default:
-            return found or default
-        if found is None:
-            raise UnreadableError(f"the environment variable {name} is not set", f"{name} set, or ${{{name}:-default}}")
-        return found
-
-    expanded = _VARIABLE.sub(value, text)
-    if "${" in _VARIABLE.sub("", text):
-        raise UnreadableError(f"'${{' without '}}' in {shown(text)}", "${NAME} or ${NAME:-default}")
-    return expanded
 
 
 class Section:
@@ -102,16 +77,25 @@ class Section:
             self.report.add(self.offset, f"key '{key}' is missing in {self.title}")
         return None
 
-    def read(self, key: str, convert: Callable[[str], T], default: T | None = None, required: bool = True) -> T | None:
+    def read(
+        self,
+        key: str,
+        convert: Callable[[str], T],
+        default: T | None = None,
+        required: bool = True,
+        expand: bool = True,
+    ) -> T | None:
         """The converted value; the default if the key is optional and absent; None after a mistake."""
         node = self.node(key, required)
         if node is None:
             return default
-        return read_scalar(self.report, node, f"'{key}' in {self.title}", convert)
+        return read_scalar(self.report, node, f"'{key}' in {self.title}", convert, expand)
 
 
-def read_scalar(report: Report, node: yaml.Node, title: str, convert: Callable[[str], T]) -> T | None:
-    """A plain value, converted; None after a mistake."""
+def read_scalar(
+    report: Report, node: yaml.Node, title: str, convert: Callable[[str], T], expand: bool = True
+) -> T | None:
+    """A plain value, converted; None after a mistake. ``expand`` False: variables in it stay as they are written."""
     offset = node.start_mark.index
     if not isinstance(node, yaml.ScalarNode):
         report.add(offset, f"{title} is not a plain value", "one value")
@@ -120,7 +104,8 @@ def read_scalar(report: Report, node: yaml.Node, title: str, convert: Callable[[
         report.add(offset, f"{title} has no value")
         return None
     try:
-        text = expand_variables(node.value)
+        check_variables(node.value)
+        text = expand_variables(node.value) if expand else node.value
         if UNPRINTABLE.search(text):
             raise UnreadableError(f"{shown(text)} has a character that is not printable", "text")
         return convert(text)

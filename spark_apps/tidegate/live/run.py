@@ -101,6 +101,12 @@ class Live:
         patience_s: float | None = None,
     ):
         pipeline = context.pipeline
+        if pipeline.landed_streams:
+            names = ", ".join(stream.name for stream in pipeline.landed_streams)
+            raise UserError(
+                f"a live run of streams that come through Spark ({names}) is not made yet: run its intervals, by "
+                "Airflow or by tidegate run without --live"
+            )
         self.context, self.end_us, self.every_s = context, end_us, every_s
         wanted = {*NEEDED_STAGES, *stages} if stages else {*installed_stages(LIVE_STAGES)[0]}
         self.stages = [stage for stage in STAGES if stage in wanted]

@@ -19,9 +19,12 @@ _FOREVER_US = 2**62
 
 
 def try_newest_files(pipeline: Pipeline) -> Summary:
-    """What would become of the records of each stream's newest files. Duplicates are not looked for."""
+    """What would become of the records of each stream's newest files. Duplicates are not looked for.
+
+    Streams that come through Spark have no files: they are passed over.
+    """
     summary = Summary()
-    for stream in pipeline.streams:
+    for stream in (stream for stream in pipeline.streams if stream.source is None):
         files = _newest(stream)
         if not files:
             summary.missing.append(stream.path)
