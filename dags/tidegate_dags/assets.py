@@ -16,7 +16,7 @@ from typing import Any
 from airflow.sdk import Asset
 
 from tidegate.declarations.interval_labels import interval_label
-from tidegate.declarations.stages import STAGES, Stage
+from tidegate.declarations.stages import Stage
 from tidegate_dags.declaration import Declaration, parse_instant
 from tidegate_dags.places import installed, is_uri, warehouse
 from tidegate_dags.run_range import interval_from, interval_to
@@ -25,7 +25,7 @@ MOST_PARTITIONS = 100
 
 
 def inlets(stage: Stage, declaration: Declaration) -> list[Asset]:
-    """The tables that a stage reads, and its streams' files."""
+    """The tables that a stage reads, its streams' files, and what streams come from."""
     if stage.name == "ingest":
         files = [
             Asset(
@@ -34,10 +34,20 @@ def inlets(stage: Stage, declaration: Declaration) -> list[Asset]:
                 group="file",
             )
             for stream, path in zip(declaration.streams, declaration.paths, strict=True)
+            if stream not in declaration.landed
         ]
         return files + _tables(stage.reads, stage, declaration)
+    if stage.landed:
+        return [
+            Asset(
+                name=f"{declaration.name}.source_{stream}",
+                uri=f"tidegate://{declaration.name}/sources/{stream}",
+                group="stream",
+            )
+            for stream in declaration.landed
+        ]
     if stage.always or not _named(stage.reads):  # reads "every table"
-        return [asset for other in STAGES for asset in _tables(other.writes, other, declaration)]
+        return [asset for other in declaration.stages for asset in _tables(other.writes, other, declaration)]
     return _tables(stage.reads, stage, declaration)
 
 
@@ -57,12 +67,14 @@ class SayPartitions:
     """Called after a task: notes on every asset's event which stretch it is about, and which partitions were written.
 
     A run of a long stretch writes more partitions than anyone wants events of (each asset has one a partition): beyond
-    ``MOST_PARTITIONS`` there is one event, with the stretch alone.
+    ``MOST_PARTITIONS`` there is one event, with the stretch alone. So there is with ``partitions`` False: what lands
+    belongs to no interval yet.
     """
 
-    def __init__(self, declaration: Declaration, *, daily: bool):
+    def __init__(self, declaration: Declaration, *, daily: bool, partitions: bool = True):
         self._declaration = declaration
         self._daily = daily
+        self._partitions = partitions
 
     def __call__(self, context: Any, result: Any = None) -> None:
         """Note it."""
@@ -72,7 +84,7 @@ class SayPartitions:
         for asset in context["task"].outlets:
             event = context["outlet_events"][asset]
             event.extra.update({"from": start, "to": end})
-            if asset != _models(self._declaration.name) and len(labels) <= MOST_PARTITIONS:
+            if self._partitions and asset != _models(self._declaration.name) and len(labels) <= MOST_PARTITIONS:
                 event.add_partitions(labels)
 
     def _labels(self, start: str, end: str) -> list[str]:
@@ -110,6 +122,10 @@ def _tables(text: str, stage: Stage, declaration: Declaration) -> list[Asset]:
 
 def _expanded(pattern: str, stage: Stage, declaration: Declaration) -> Sequence[str]:
     """``events_<stream>`` → one name a stream; what not all have only where there is any."""
+    if pattern == "landed_<stream>":
+        return [pattern.replace("<stream>", stream) for stream in declaration.landed]
+    if pattern in ("landings", "watermarks"):
+        return [pattern] if declaration.landed else []
     if pattern.startswith("history_samples"):
         return [pattern.replace("<stream>", stream) for stream in declaration.histories]
     if pattern == "history_groups":

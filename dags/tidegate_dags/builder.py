@@ -34,7 +34,7 @@ from typing import Any
 
 from airflow.sdk import DAG, BaseOperator, CronDataIntervalTimetable
 
-from tidegate.declarations.stages import STAGES, Stage
+from tidegate.declarations.stages import Stage
 from tidegate_dags.alerts import deadline, failed
 from tidegate_dags.assets import SayPartitions, inlets, outlets
 from tidegate_dags.declaration import Declaration, parse_instant, read_declaration
@@ -94,7 +94,7 @@ def build_dag(
         **limits,
         tags=["tidegate"],
         owner_links={declaration.owner: owner_link} if owner_link else {},
-        params=parameters(),
+        params=parameters(declaration),
         deadline=deadline(declaration.name, promises(declaration), done_within or max(2 * declaration.interval, _HOUR)),
         user_defined_macros={"interval_from": interval_from, "interval_to": interval_to, "with_checked": with_checked},
         default_args={
@@ -113,10 +113,11 @@ def build_dag(
     )
     with dag:
         tasks: dict[str, BaseOperator] = {}
-        for stage in STAGES:
+        for stage in declaration.stages:
             tasks[stage.name] = _task(stage, declaration, folder)
             for upstream in stage.after:
-                tasks[upstream].set_downstream(tasks[stage.name])
+                if upstream in tasks:
+                    tasks[upstream].set_downstream(tasks[stage.name])
             if stage.always:
                 # A teardown runs whatever failed before it, and hides no failure: the run ends as `publish` did.
                 tasks[stage.name].as_teardown()
@@ -143,7 +144,7 @@ def _task(stage: Stage, declaration: Declaration, folder: Path) -> BaseOperator:
         "inlets": inlets(stage, declaration),
         "outlets": outlets(stage, declaration),
         "pre_execute": Gate(stage.name, declaration, daily=stage.daily),
-        "post_execute": SayPartitions(declaration, daily=stage.daily),
+        "post_execute": SayPartitions(declaration, daily=stage.daily, partitions=not stage.landed),
         "objects": any(map(is_uri, (warehouse(), *declaration.paths))),
     }
     task: BaseOperator

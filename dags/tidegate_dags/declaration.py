@@ -1,8 +1,8 @@
 """What a DAG needs of a pipeline's declaration.
 
-Airflow parses DAG files again and again, so of Tidegate only ``declarations.schedule`` is imported, which needs nothing
-but YAML, and queries are not parsed: ``tidegate validate`` does that, and the stages refuse a broken declaration by
-file and line.
+Airflow parses DAG files again and again, so of Tidegate only ``declarations.schedule`` and ``declarations.stages`` are
+imported, which need nothing but YAML, and queries are not parsed: ``tidegate validate`` does that, and the stages
+refuse a broken declaration by file and line.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from tidegate.declarations.schedule import load_schedule
+from tidegate.declarations.stages import Stage, stages_of
 
 _NO_CODE = re.compile(r"""--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""", re.DOTALL)
 _PROMISE = re.compile(r"\b(error|accuracy)\b\s*\+?[\d.]+\s*%\s*(?=;|$|(?:every|duration|priority|on)\b)", re.IGNORECASE)
@@ -61,7 +62,10 @@ class DeclaredQuery:
 
 @dataclass(frozen=True)
 class Declaration:
-    """What the schedule and its documentation say about a pipeline."""
+    """What the schedule and its documentation say about a pipeline.
+
+    ``paths``: the streams' file patterns, empty of those that come through Spark, which ``landed`` names.
+    """
 
     folder: Path
     name: str
@@ -74,6 +78,12 @@ class Declaration:
     histories: tuple[str, ...]
     grouped_histories: tuple[str, ...]
     queries: tuple[DeclaredQuery, ...]
+    landed: tuple[str, ...] = ()
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages that the pipeline has."""
+        return stages_of(landed=bool(self.landed))
 
     @property
     def cron(self) -> str:
@@ -107,6 +117,7 @@ def read_declaration(folder: Path) -> Declaration:
         interval=schedule.interval,
         streams=schedule.streams,
         paths=schedule.paths,
+        landed=schedule.landed,
         histories=schedule.histories,
         grouped_histories=schedule.grouped_histories,
         queries=tuple(_query(name, text) for name, text in schedule.queries.items()),

@@ -5,6 +5,13 @@ from __future__ import annotations
 from tidegate.declarations.stages import Stage
 from tidegate_dags.declaration import Declaration
 
+# Whether a stage always runs, whether it lands records.
+_REPLACES = {
+    (False, False): " Replaces exactly the interval's partitions.",
+    (False, True): " Adds what has come since the last time.",
+    (True, False): "",
+}
+
 
 def pipeline_documentation(declaration: Declaration) -> str:
     """Markdown for a DAG: what the pipeline answers, with each query as written, and how to run it."""
@@ -66,7 +73,7 @@ def stage_documentation(stage: Stage) -> str:
     )
     return f"""**Reads** {stage.reads}.
 
-**Writes** {stage.writes}.{"" if stage.always else " Replaces exactly the interval's partitions."}
+**Writes** {stage.writes}.{_REPLACES[stage.always, stage.landed]}
 
 **Guarantees** {stage.guarantees}.{waits}
 """

@@ -10,7 +10,6 @@ from typing import Any
 from airflow.sdk import Param
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from tidegate.declarations.stages import STAGES
 from tidegate_dags.declaration import Declaration, parse_instant
 
 _INSTANT = r"^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?$"
@@ -23,9 +22,9 @@ class RangeError(AirflowFailException, ValueError):
     """The run was asked for something that cannot be run; asking again would not help, so it is not retried."""
 
 
-def parameters() -> dict[str, Param]:
+def parameters(declaration: Declaration) -> dict[str, Param]:
     """The form of *Trigger → Single run*; the API checks the same."""
-    names = [stage.name for stage in STAGES]
+    names = [stage.name for stage in declaration.stages]
     return {
         "from": _instant_parameter("Start of the range to run in one go. Empty: the run's own interval."),
         "to": _instant_parameter("End of that range, exclusive. Empty: the run's own interval."),

@@ -27,7 +27,8 @@ from tests.command import ROOT
 
 from tidegate import cli
 from tidegate.declarations import load_pipeline
-from tidegate.declarations.pipeline_file import PIPELINE_KEYS
+from tidegate.declarations.pipeline_file import PIPELINE_KEYS, RETENTION_KEYS
+from tidegate.declarations.source_section import KAFKA_KEYS, SOURCE_KEYS, SPARK_KEYS
 from tidegate.declarations.stream_section import COLUMN_KEYS, HISTORY_KEYS, STREAM_KEYS
 from tidegate.declarations.tables import schema, tables
 from tidegate.engine.context import RunContext
@@ -112,7 +113,8 @@ def test_every_generated_part_is_on_a_page() -> None:
 
 def test_every_key_is_in_the_reference(site: Path) -> None:
     page = (site / "reference" / "pipeline-file.html").read_text(encoding="utf-8")
-    for keys in (PIPELINE_KEYS, STREAM_KEYS, COLUMN_KEYS, HISTORY_KEYS):
+    sources = (SOURCE_KEYS, KAFKA_KEYS, SPARK_KEYS)
+    for keys in (PIPELINE_KEYS, STREAM_KEYS, *sources, COLUMN_KEYS, HISTORY_KEYS, RETENTION_KEYS):
         for key, meaning in keys.items():
             assert re.search(rf"<tr>\s*<td><code>{key}</code></td>", page), key
             assert meaning.endswith(".")

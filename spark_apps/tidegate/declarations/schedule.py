@@ -33,7 +33,8 @@ _DAY_S = 86_400
 class Schedule:
     """When a pipeline runs, and what it has.
 
-    ``paths``: the streams' file patterns, as written. ``histories``: streams whose past is kept;
+    ``paths``: the streams' file patterns, as written; empty of those that come through Spark, which ``landed`` names.
+    ``histories``: streams whose past is kept;
     ``grouped_histories``: those of them with aggregates by group. ``queries``: id → text of the file.
     """
 
@@ -44,6 +45,7 @@ class Schedule:
     interval: timedelta
     streams: tuple[str, ...]
     paths: tuple[str, ...]
+    landed: tuple[str, ...]
     histories: tuple[str, ...]
     grouped_histories: tuple[str, ...]
     queries: dict[str, str]
@@ -104,10 +106,32 @@ def _schedule_keys(report: Report, root: yaml.Node, folder: Path) -> dict[str, A
         **keys,
         "interval": timedelta(seconds=interval_s or 0),
         "streams": tuple(streams),
-        "paths": tuple(stream.read("path", str.strip, "", required=False) or "" for stream in streams.values()),
+        "paths": tuple(_path(stream) for stream in streams.values()),
+        "landed": tuple(name for name, stream in streams.items() if _comes_through_spark(stream)),
         "histories": tuple(kept),
         "grouped_histories": tuple(name for name, section in kept.items() if _has_groups(section)),
     }
+
+
+def _source(stream: Section) -> Section | None:
+    node = stream.node("source", required=False)
+    return Section(stream.report, node, f"source of {stream.title}") if node is not None else None
+
+
+def _path(stream: Section) -> str:
+    """The pattern of a stream's files; empty if there is none."""
+    source = _source(stream)
+    path = (
+        stream.read("path", str.strip, "", required=False)
+        if source is None
+        else source.read("files", str.strip, "", required=False)
+    )
+    return path or ""
+
+
+def _comes_through_spark(stream: Section) -> bool:
+    source = _source(stream)
+    return source is not None and any(kind in source for kind in ("kafka", "spark"))
 
 
 def _has_groups(history: Section) -> bool:

@@ -1,9 +1,10 @@
 """The stages of an interval: what each reads, writes and guarantees, and which stage it has to wait for.
 
 The order of the edges is the order of the data, nothing else. ``after`` names the stages of the *same* interval whose
-tables a stage reads.  What a stage reads of the interval *before* is expressed by ``waits_for_previous``: it starts
-only when itself and every stage directly downstream of it succeeded (or was skipped) for the interval before. Two
-stages need that, and with them every dependency between intervals holds:
+tables a stage reads, those among them that the pipeline has (``stages_of``).  What a stage reads of the interval
+*before* is expressed by ``waits_for_previous``: it starts only when itself and every stage directly downstream of it
+succeeded (or was skipped) for the interval before. Two stages need that, and with them every dependency between
+intervals holds:
 
 * ``ingest`` plans windows from the rates and plans of n − 1 and from the slack and the error-to-width map that
   ``calibrate`` put into effect at the end of n − 1. ``calibrate`` reads what ``ingest`` wrote, so it is directly
@@ -28,6 +29,7 @@ class Stage:
 
     ``submitted``: a Spark application of its own, submitted if there is a cluster; otherwise a command that starts what
     it needs.
+    ``landed``: only of pipelines with streams that come through Spark.
     ``always``: runs whatever became of the stages before, and its own end does not count for the run's.
     ``page``: which of the pipeline's pages shows what the stage did. ``answers``: the queries that it answers.
     ``reads`` and ``writes`` name tables in backticks: assets.py makes Airflow's assets of them.
@@ -40,6 +42,7 @@ class Stage:
     guarantees: str
     page: Literal["report", "quality", "models"]
     submitted: bool = True
+    landed: bool = False
     waits_for_previous: bool = False
     daily: bool = False
     always: bool = False
@@ -50,13 +53,25 @@ class Stage:
 
 STAGES = (
     Stage(
-        name="ingest",
+        name="land",
         after=(),
+        landed=True,
+        reads="what the sources of streams that come through Spark have now",
+        writes="`landed_<stream>`, `landings`",
+        guarantees="each record lands once, as it came; in which interval it is, its arrival and the announced "
+        "watermarks say, not the run",
+        page="report",
+        timeout=timedelta(hours=6),
+    ),
+    Stage(
+        name="ingest",
+        after=("land",),
         waits_for_previous=True,
-        reads="the files that landed for the interval; `stream_rates`, `window_plan` of the interval before; "
+        reads="the files that landed for the interval, and `landed_<stream>` and `landings` of streams that come "
+        "through Spark; `stream_rates`, `window_plan` of the interval before; "
         "`slack_plan` and `error_width_plan` in effect",
         writes="`events_<stream>`, `quarantine`, `unknown_columns`, `source_files`, `stream_rates`, `window_plan`, "
-        "`query_plan`",
+        "`query_plan`, `watermarks`",
         guarantees="rows in = rows out + quarantined, each refused record with its reason and its place; "
         "what the windows hold fits the memory budget at every tick",
         page="report",
@@ -141,3 +156,12 @@ STAGES = (
         page="report",
     ),
 )
+
+
+def stages_of(landed: bool) -> tuple[Stage, ...]:
+    """The stages of a pipeline. ``landed``: whether it has streams that come through Spark.
+
+    >>> [stage.name for stage in stages_of(landed=True)][:2], stages_of(landed=False)[0].name
+    (['land', 'ingest'], 'ingest')
+    """
+    return tuple(stage for stage in STAGES if landed or not stage.landed)

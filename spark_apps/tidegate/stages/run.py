@@ -15,8 +15,9 @@ from tidegate.store.intervals import Interval
 STAGES = tuple(stage.name for stage in declared.STAGES if stage.name != "report")
 # A name for the stages that answer, and learn from the answers: all but the checks of data quality and dbt.
 ANSWERS = "answers"
+_LANDING = frozenset(stage.name for stage in declared.STAGES if stage.landed)
 # What a live run does at an interval's end, unless it is told otherwise.
-LIVE_STAGES = STAGES[:-1]
+LIVE_STAGES = tuple(stage for stage in STAGES[:-1] if stage not in _LANDING)
 _INTERVALS_AT_ONCE = 96
 _INTERVALS_AT_FIRST = 24
 _ASIDE = ("sample_history", "resample_history", "check_quality")
@@ -37,6 +38,8 @@ def stages_named(names: Sequence[str]) -> tuple[str, ...]:
 def run(context: RunContext, intervals: Sequence[Interval], stages: Sequence[str], with_checked: bool = False) -> None:
     """Run the stages for the intervals, in passes of up to 96 intervals a stage; the rows are those of single runs.
 
+    What the pipeline has no streams for (``land``) is passed over.
+
     When everything runs, a pass learns from all its intervals before it plans the first, and plans before it answers:
     what is learnt in an interval takes effect at its end, so plans and answers are the same as if stages and intervals
     took turns.
@@ -44,7 +47,8 @@ def run(context: RunContext, intervals: Sequence[Interval], stages: Sequence[str
     Of several passes on one machine, what no later pass waits for runs in a process beside this one: what it raises,
     a critical check that failed too, is raised when a pass after it is done. ``with_checked``: see ``publish``.
     """
-    names = [stage for stage in STAGES if stage in stages]
+    landed = bool(context.pipeline.landed_streams)
+    names = [stage for stage in STAGES if stage in stages and (landed or stage not in _LANDING)]
     passes = _passes(intervals)
     # The stages of a pass that no stage of the next one waits for run beside it.
     aside = [name for name in names if name in _ASIDE and len(passes) > 1 and on_this_machine()]
