@@ -65,7 +65,7 @@ def _outcome(stream: Stream, file: SourceFile, at_once: bool, slice_bytes: int =
                 # A piece ended inside a record: whoever sees that reads the file as a whole.
                 return _outcome(stream, file, at_once)
             read_to = reading.count.last or read_to
-            tuples += [row for one in judged.tuples for row in _rows(one.rows, one.others, line)]
+            tuples += [row for one in judged.tuples for row in rows_in_words(one.rows, one.others, line)]
             refused += [
                 (r.position, r.line + line, r.verdict.reason, r.verdict.column, r.verdict.arrival_us, r.text)
                 for r in judged.refused
@@ -76,7 +76,7 @@ def _outcome(stream: Stream, file: SourceFile, at_once: bool, slice_bytes: int =
     return sorted(tuples, key=lambda row: row[-2:]), sorted(refused, key=lambda row: row[:2])
 
 
-def _rows(table: pa.Table, others: dict[str, Any], line: int) -> list[tuple[Any, ...]]:
+def rows_in_words(table: pa.Table, others: dict[str, Any], line: int) -> list[tuple[Any, ...]]:
     """Values in words that tell every bit apart (−0.0 from 0.0); names that no column is read from; place, line."""
     plain = [c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in table.columns]
     plain = [c.cast(pa.int32()) if pa.types.is_date(c.type) else c for c in plain]

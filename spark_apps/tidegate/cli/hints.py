@@ -115,6 +115,8 @@ def _number_of(text: str) -> Decimal | None:
 
 
 def _untimely(stream: Stream, refusal: Refusal) -> str:
+    if stream.source is not None and refusal.column in ("", stream.arrival_time) and not _details(refusal):
+        return "say that they arrived later than they landed: the clock that says so is ahead, or max_early: …"
     most = max((int(value) for value in _details(refusal)), default=0)
     key, when = ("max_early", "before") if refusal.reason == "too_early" else ("max_late", "after")
     return f"arrive up to {show_duration(up(most + 1))} {when} they happen: {key}: {show_duration(up(most + 1))}"

@@ -105,6 +105,9 @@ class KafkaSource(Model):
     schema_text: str = ""
     registry: str | None = None
 
+    def __hash__(self) -> int:
+        return hash((self.servers, self.topic, self.schema_text, self.registry, *self.options.items()))
+
 
 class SparkSource(Model):
     """Any source of Spark's Structured Streaming.
@@ -116,6 +119,9 @@ class SparkSource(Model):
     format: str
     options: dict[str, str] = {}
     columns: str | None = None
+
+    def __hash__(self) -> int:
+        return hash((self.format, self.columns, *self.options.items()))
 
 
 class History(Model):

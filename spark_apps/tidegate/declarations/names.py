@@ -53,6 +53,17 @@ def landed_name(name: str) -> str:
     return f"{name}_" if name.rstrip("_").lower() in _LANDED_NAMES else name
 
 
+def source_name(name: str) -> str | None:
+    """What a source of Spark calls a column of ``landed_<stream>``; None: it is none of the source's.
+
+    >>> source_name("price"), source_name("Source_"), source_name("source"), source_name(landed_name("day_"))
+    ('price', 'Source', None, 'day_')
+    """
+    if name.rstrip("_").lower() not in _LANDED_NAMES:
+        return name
+    return name[:-1] if name.endswith("_") else None
+
+
 def is_reserved(name: str) -> bool:
     """Whether a bare name would be read as a word of the query language."""
     return name.lower() in _RESERVED

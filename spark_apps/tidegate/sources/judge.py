@@ -5,7 +5,8 @@ and says of which records it is sure that they are good; of these it gives the s
 ``by_record``. That both agree on every record, reason and value is a property test.
 
 In this order, the first that applies is the reason: broken_record, unknown_column, then column by column missing_value,
-wrong_type, non_finite; then too_early, too_late, outside_file_interval. (duplicate_id needs other records.)
+wrong_type, non_finite; then too_early of the arrival that it claims; then too_early, too_late, outside_file_interval.
+(duplicate_id needs other records.)
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tidegate.declarations.models import Stream
@@ -35,6 +37,8 @@ from tidegate.values.base import (
 from tidegate.values.types import TIMESTAMP
 
 _MOST_SHOWN = 100
+Instants = npt.NDArray[np.int64]
+"""Microseconds since 1970-01-01 UTC."""
 
 
 @dataclass(frozen=True)
@@ -60,15 +64,20 @@ class Verdict:
     detail: str | None = None
 
 
-def by_record(stream: Stream, file: SourceFile, record: Record | None) -> Verdict:
+def by_record(
+    stream: Stream, file: SourceFile, record: Record | None, arrived_us: int | None = None, too_early: bool = False
+) -> Verdict:
     """The verdict on one record.
 
     Args:
         stream: what is declared.
         file: which file the record is of: its period, and when it landed.
         record: as it was read; None: it is none.
+        arrived_us: when it arrived, if that is known, whatever its arrival column or its file says.
+        too_early: whether it claims an arrival that cannot be.
     """
     landed_us = file.modified_us if stream.arrival_time is None else None
+    landed_us = landed_us if arrived_us is None else arrived_us
     if record is None:
         return Verdict("broken_record", None, landed_us, {})
     layout = layout_of(stream)
@@ -90,9 +99,13 @@ def by_record(stream: Stream, file: SourceFile, record: Record | None) -> Verdic
             values[name], reason = None, "non_finite"
         if reason is not None and problem[0] is None:
             problem, detail = (reason, name), _written(raw)
-    arrival_us = landed_us if stream.arrival_time is None else values[stream.arrival_time]
+    arrival_us: Typed = landed_us
+    if landed_us is None and stream.arrival_time is not None:
+        arrival_us = values[stream.arrival_time]
     event_us = values[stream.event_time]
-    if problem[0] is None:
+    if problem[0] is None and too_early:
+        problem = "too_early", stream.arrival_time
+    elif problem[0] is None:
         assert isinstance(arrival_us, int) and isinstance(event_us, int)
         problem = _untimely(stream, file, event_us, arrival_us)
         detail = str(abs(event_us - arrival_us) // 1_000_000)
@@ -131,11 +144,19 @@ class Columns:
     good: Mask
 
 
-def by_column(stream: Stream, file: SourceFile, rows: int, raw: Mapping[str, pa.Array]) -> Columns:
+def by_column(
+    stream: Stream,
+    file: SourceFile,
+    rows: int,
+    raw: Mapping[str, pa.Array],
+    arrived_us: Instants | None = None,
+    too_early: Mask | None = None,
+) -> Columns:
     """A block's records in their types, and which of them are good for sure.
 
     ``raw``: declared column → values, in text or a type of the file's; those that it lacks are NULL. That no record has
-    another column, where these are refused, is known.
+    another column, where these are refused, is known. ``arrived_us``, ``too_early``: as in
+    ``by_record``, of each.
     """
     doubtful = np.zeros(rows, dtype=bool)
     typed: dict[str, pa.Array] = {}
@@ -152,8 +173,8 @@ def by_column(stream: Stream, file: SourceFile, rows: int, raw: Mapping[str, pa.
         if suspects is not None:
             doubtful |= suspects
     event_us = _us(typed[stream.event_time])
-    if stream.arrival_time is None:
-        arrival_us = np.full(rows, file.modified_us, np.int64)
+    if arrived_us is not None or stream.arrival_time is None:
+        arrival_us = np.full(rows, file.modified_us, np.int64) if arrived_us is None else arrived_us
         arrival = pa.array(arrival_us).cast(TIMESTAMP)
     else:
         arrival = typed[stream.arrival_time]
@@ -162,6 +183,8 @@ def by_column(stream: Stream, file: SourceFile, rows: int, raw: Mapping[str, pa.
     doubtful |= (early_us > stream.max_early_s * 1_000_000) | (early_us < -stream.max_late_s * 1_000_000)
     if file.period_start_us is not None and file.period_end_us is not None:
         doubtful |= (arrival_us < file.period_start_us) | (arrival_us >= file.period_end_us)
+    if too_early is not None:
+        doubtful |= too_early
     return Columns(typed, arrival, ~doubtful)
 
 

@@ -61,9 +61,10 @@ class Judged:
 
 def judge(stream: Stream, file: SourceFile, batch: Batch, judged: Judged, whole: bool = True) -> None:
     """Judge a batch's records. ``whole`` False: record by record at once."""
+    file = batch.file or file
     raw = batch.columns() if whole and len(batch) and batch.alike else None
     if raw is not None:
-        columns = by_column(stream, file, len(batch), raw.columns)
+        columns = by_column(stream, file, len(batch), raw.columns, batch.arrival_us, batch.too_early)
         good = columns.good
         judged.columns |= {name for name, values in raw.columns.items() if values.null_count < len(values)}
         rows = _table(stream, file, columns.typed, columns.arrival, batch.positions, batch.lines)
@@ -86,7 +87,9 @@ def _judge_each(stream: Stream, file: SourceFile, batch: Batch, rows: Sequence[i
     good: list[tuple[int, Verdict, frozenset[str]]] = []
     for row in rows:
         record = batch.record(row)
-        verdict = by_record(stream, file, record)
+        arrived_us = None if batch.arrival_us is None else int(batch.arrival_us[row])
+        too_early = batch.too_early is not None and bool(batch.too_early[row])
+        verdict = by_record(stream, file, record, arrived_us, too_early)
         if record is not None and len(judged.columns) < len(stream.columns):
             judged.columns |= {name for name, value in record.values.items() if value is not None}
         if verdict.reason is None and record is not None:

@@ -59,7 +59,7 @@ class AvroBatch(Batch):
         """The record as a JSON object."""
         return record_text({name: raw_value(value) for name, value in self.records[row].items()})
 
-    def between(self, first: int, last: int) -> Batch:
+    def part(self, first: int, last: int) -> Batch:
         """Some of the records."""
         return AvroBatch(self.stream, self.records[first:last], int(self.positions[first]), self.others)
 

@@ -46,10 +46,17 @@ class Batch(ABC):
 
     ``positions``: int64[n], where each is, as ``Format.texts_at`` takes it. ``lines``: int64[n], the same as people
     count, from 0, within the piece.
+
+    Whoever reads the batch may say more of it. ``arrival_us``: int64[n], when the records arrived, whatever a column or
+    their file says of it. ``too_early``: bool[n], which of them claim an arrival that cannot be: these are refused.
+    ``file``: of which file they are, instead of the piece's, as far as ids and places are concerned.
     """
 
     positions: Places
     lines: Places
+    arrival_us: Places | None = None
+    too_early: Mask | None = None
+    file: SourceFile | None = None
 
     @property
     def alike(self) -> bool:
@@ -71,9 +78,18 @@ class Batch(ABC):
     def text(self, row: int) -> str:
         """One record as the quarantine shows it."""
 
-    @abstractmethod
     def between(self, first: int, last: int) -> Batch:
-        """Those from ``first`` up to ``last``."""
+        """Those from ``first`` up to ``last``, with all that is said of them."""
+        part, rows = self.part(first, last), slice(first, last)
+        part.positions, part.lines = self.positions[rows], self.lines[rows]
+        part.arrival_us = None if self.arrival_us is None else self.arrival_us[rows]
+        part.too_early = None if self.too_early is None else self.too_early[rows]
+        part.file = self.file
+        return part
+
+    @abstractmethod
+    def part(self, first: int, last: int) -> Batch:
+        """The records from ``first`` up to ``last`` alone; whoever wants some of them asks ``between``."""
 
 
 @dataclass

@@ -144,7 +144,7 @@ class CsvBatch(Batch):
         """The record as it is written."""
         return shown(self.block.record(row))
 
-    def between(self, first: int, last: int) -> Batch:
+    def part(self, first: int, last: int) -> Batch:
         """Some of the records."""
         return CsvBatch(self.stream, self.block.between(first, last), self.cells)
 

@@ -159,12 +159,14 @@ class Habits:
     """What the blocks of a piece have been like so far; how they are read, never what is read, depends on it.
 
     ``surprises``: whether there are members that no column is read from; ``mixed``: whether these are of several types.
-    ``nested_texts``: whether objects or lists are to be text, which Arrow does not make of them.
+    ``nested_texts``: whether objects or lists are to be text, which Arrow does not make of them. ``others``: whether
+    whoever reads wants to know which members no column is read from.
     """
 
     surprises: bool = False
     mixed: bool = False
     nested_texts: bool = False
+    others: bool = True
 
 
 @dataclass
@@ -187,7 +189,7 @@ class JsonBatch(Batch):
         """The object as it is written."""
         return shown(self.block.record(row))
 
-    def between(self, first: int, last: int) -> Batch:
+    def part(self, first: int, last: int) -> Batch:
         """Some of the objects."""
         return JsonBatch(self.stream, self.block.between(first, last), self.lines_only, self.habits)
 
@@ -204,6 +206,9 @@ class JsonBatch(Batch):
         if types is None or (b"-0" in block.data and self._numbers_as_text(types)):
             return None
         schema = _schema(types)
+        if not self.habits.others and not layout.refuses_others:
+            table = self._read(schema, "ignore")
+            return None if table is None else self._raw(layout, {n: table.column(n) for n in table.column_names}, ())
         table = self._read(schema, "error") if layout.refuses_others or not self.habits.surprises else None
         if table is None and not layout.refuses_others:
             self.habits.surprises = True

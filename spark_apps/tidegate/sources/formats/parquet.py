@@ -67,7 +67,7 @@ class RowsBatch(Batch):
         """The columns that are read, as a JSON object."""
         return record_text({name: raw_values(column[row : row + 1])[0] for name, column in self.tops.items()})
 
-    def between(self, first: int, last: int) -> Batch:
+    def part(self, first: int, last: int) -> Batch:
         """Some of the rows."""
         part = slice(first, last)
         tops, raw = ({n: v[part] for n, v in columns.items()} for columns in (self.tops, self.raw))
