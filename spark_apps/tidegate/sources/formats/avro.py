@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
+from uuid import UUID
 
 import fastavro
 import numpy as np
@@ -22,6 +23,7 @@ from tidegate.store.places import refuse_outage
 from tidegate.values.base import Untyped
 
 _BATCH_RECORDS = 1 << 13
+_NESTED = {dict, list, tuple, Untyped}
 # What else a damaged file makes fastavro say: it trusts lengths and types that it reads.
 FAULTS = (EOFError, OSError, ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, MemoryError)
 
@@ -40,11 +42,14 @@ class AvroBatch(Batch):
             return None
         columns: dict[str, pa.Array] = {}
         for field in layout.fields:
-            values = [_value(record, field.column.steps) for record in self.records]
-            if any(isinstance(value, dict | list | tuple | Untyped) for value in values):
+            values = _values(self.records, field.column.steps)
+            kinds = set(map(type, values))
+            if kinds & _NESTED:
                 return None
+            if UUID in kinds:
+                values = [str(value) if isinstance(value, UUID) else value for value in values]
             try:
-                columns[field.column.name] = pa.array([str(v) if _is_uuid(v) else v for v in values])
+                columns[field.column.name] = pa.array(values)
             except (pa.ArrowException, OverflowError):
                 return None
         return Raw(columns, [Others(name, None) for name in self.others])
@@ -64,8 +69,11 @@ class AvroBatch(Batch):
         return AvroBatch(self.stream, self.records[first:last], int(self.positions[first]), self.others)
 
 
-def _is_uuid(value: Any) -> bool:
-    return type(value).__name__ == "UUID"
+def _values(records: Sequence[dict[str, Any]], steps: Sequence[PathStep]) -> list[Any]:
+    if len(steps) == 1:
+        name = str(steps[0])
+        return [record.get(name) for record in records]
+    return [_value(record, steps) for record in records]
 
 
 def _value(record: dict[str, Any], steps: Sequence[PathStep]) -> Any:

@@ -79,7 +79,7 @@ def _batches(
         if read is None:
             inner = _json_batch(stream, part, position[first:last], batch[first:last], habits, seen)
         else:
-            inner = _avro_batch(stream, part, read, seen)
+            inner = _avro_batch(stream, part, read, seen, habits.others)
             inner.positions, inner.lines = position[first:last], batch[first:last]
         beside = {name: column.slice(first, last - first) for name, column in parts.items()}
         yield MessageBatch(inner, part, beside, tombstones, _keys_of(rows, first, last) if part.null_count else None)
@@ -324,20 +324,41 @@ def _avro_record(value: bytes, start: int, schema: Any) -> dict[str, Any] | None
     return record if isinstance(record, dict) and content.tell() == len(value) else None
 
 
-def _avro_batch(stream: Stream, values: pa.Array, read: Reader, seen: dict[str, None]) -> _AvroMessages:
+def _avro_batch(stream: Stream, values: pa.Array, read: Reader, seen: dict[str, None], others: bool) -> _AvroMessages:
     records = [{} if value is None else read(value) for value in values.to_pylist()]
     if not seen:
         seen.update(dict.fromkeys(names_in(next((record for record in records if record), {}))))
-    return _AvroMessages(value_stream(stream), records, values)
+    own = value_stream(stream)
+    return _AvroMessages(own, records, values, _beside(own, records) if others else [()] * len(records))
+
+
+def _beside(stream: Stream, records: Sequence[dict[str, Any] | None]) -> list[tuple[str, ...]]:
+    """Of each record the fields that no column is read from."""
+    wanted = {name for c in stream.columns for name in (literal_name(c.steps), str(c.steps[0]))}
+    known: dict[tuple[str, ...], tuple[str, ...]] = {}
+    found = []
+    for record in records:
+        names = tuple(record or ())
+        if names not in known:
+            known[names] = tuple(name for name in names if name not in wanted)
+        found.append(known[names])
+    return found
 
 
 class _AvroMessages(AvroBatch):
-    """Records of Avro, each by the schema that it was written by; None where there is none."""
+    """Records of Avro, each by the schema that it was written by; None where there is none.
 
-    def __init__(self, stream: Stream, records: Sequence[dict[str, Any] | None], values: pa.Array):
-        wanted = {name for c in stream.columns for name in (literal_name(c.steps), str(c.steps[0]))}
-        self.beside = [() if r is None else tuple(name for name in r if name not in wanted) for r in records]
-        self.values, self.kept = values, records
+    ``beside``: of each the fields that no column is read from.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        records: Sequence[dict[str, Any] | None],
+        values: pa.Array,
+        beside: Sequence[tuple[str, ...]],
+    ):
+        self.kept, self.values, self.beside = records, values, beside
         super().__init__(stream, [record or {} for record in records], 0, ())
 
     def columns(self) -> Raw | None:
@@ -349,7 +370,7 @@ class _AvroMessages(AvroBatch):
         raw = super().columns()
         if raw is None:
             return None
-        names = dict.fromkeys(name for names in self.beside for name in names)
+        names = dict.fromkeys(name for names in dict.fromkeys(self.beside) for name in names)
         there = {name: np.array([name in names for names in self.beside], dtype=bool) for name in names}
         return Raw(raw.columns, [Others(name, None if mask.all() else mask) for name, mask in there.items()])
 
@@ -369,7 +390,8 @@ class _AvroMessages(AvroBatch):
 
     def part(self, first: int, last: int) -> Batch:
         """Some of the records."""
-        return _AvroMessages(self.stream, self.kept[first:last], self.values.slice(first, last - first))
+        rows = slice(first, last)
+        return _AvroMessages(self.stream, self.kept[rows], self.values.slice(first, last - first), self.beside[rows])
 
 
 # Rows of a source with columns
@@ -410,6 +432,10 @@ def arrivals(stream: Stream, rows: pa.Table, schemas: Schemas | None) -> pa.Arra
     if stream.arrival_time is None:
         stamps = _timestamps(rows) if stream.arrival_stamp == "broker" else whole(rows.column("landed_at"))
         return stamps.cast(TIMESTAMP)
+    if stream.format != "jsonl":
+        # Whether such a record can be read does not depend on which of its columns are.
+        only = tuple(column for column in stream.columns if column.name == stream.arrival_time)
+        stream = stream.model_copy(update={"columns": only, "other_columns": "ignore"})
     field = next(one for one in layout_of(stream).fields if one.column.name == stream.arrival_time)
     batches = _batches(stream, rows, schemas, {"": None}, Habits(others=False))
     arrived = [part for batch in batches for part in _arrivals(field, batch)]
