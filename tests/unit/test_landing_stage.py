@@ -8,12 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from tidegate.cli import main
+from tidegate.cli.hints import hint
 from tidegate.cli.init import init
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
 from tidegate.engine.context import RunContext
 from tidegate.live.run import Live
+from tidegate.sources.parse import Example
 from tidegate.stages import land
+from tidegate.stages.ingest_summary import Refusal
 from tidegate.stages.run import LIVE_STAGES, STAGES, run, stages_named
 from tidegate.store.intervals import Interval, intervals_between
 
@@ -52,3 +56,30 @@ def test_a_live_run_of_such_a_stream_is_refused_with_a_sentence(tmp_path: Path) 
     context, intervals = context_of(tmp_path, kafka=True)
     with pytest.raises(UserError, match=r"a live run of streams that come through Spark \(orders\)"):
         Live(context, intervals[0], None)
+
+
+@pytest.mark.parametrize(
+    ("reason", "column", "detail", "text", "mend"),
+    [
+        ("broken_record", "", None, "\x00\x00\x00\x00\x07x", "format: avro, registry: http://…"),
+        ("broken_record", "", None, "not JSON", ""),
+        ("too_early", "received_at", None, "{}", "later than they landed"),
+        ("too_early", "placed_at", "90", "{}", "max_early: 2 minutes"),
+        ("wrong_type", "amount", "1,5", "{}", "type: string"),
+    ],
+)
+def test_what_would_mend_refused_messages_is_said_as_of_files(
+    tmp_path: Path, reason: str, column: str, detail: str | None, text: str, mend: str
+) -> None:
+    context, _ = context_of(tmp_path, kafka=True)
+    refusal = Refusal("orders", reason, column, 1, (("orders", 1, Example(0, text, detail)),))
+    said = hint(context.pipeline, refusal)
+    assert mend in said and bool(mend) == bool(said)
+
+
+def test_a_declaration_is_tried_on_the_streams_that_have_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    context, _ = context_of(tmp_path, kafka=True)
+    assert main(["validate", str(context.pipeline.folder), "--data"]) == 0
+    assert capsys.readouterr().out.endswith("not tried: orders (it comes through Spark, not as files)\n")
