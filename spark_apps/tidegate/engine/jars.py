@@ -15,7 +15,7 @@ from pathlib import Path
 COORDINATES: dict[str, tuple[str, ...]] = {
     "kafka": ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",),
     "delta": ("io.delta:delta-spark_4.2_2.13:4.4.0",),
-    "broker": ("org.apache.kafka:kafka_2.13:4.1.1",),
+    "broker": ("org.apache.kafka:kafka_2.13:4.1.1", "org.slf4j:slf4j-simple:1.7.36"),
     # The parts of Amazon's SDK that S3A calls, 30 MB, for its bundle of 690 MB.
     "s3": (
         "org.apache.hadoop:hadoop-aws:3.5.0",
