@@ -39,15 +39,20 @@ class Topics:
         self._admin = AdminClient(dict(self.settings))
 
     def create(self, name: str, partitions: int = 1, **settings: object) -> None:
-        """A topic; its settings by Kafka's names with underscores (``retention_ms=1000``)."""
-        config = {key.replace("_", "."): str(value) for key, value in settings.items()}
+        """A topic; its settings by Kafka's names with underscores (``retention_ms=1000``; default: for ever)."""
+        # Records of tests are often of the past: a broker would remove them within a second.
+        config = {key.replace("_", "."): str(value) for key, value in {"retention_ms": -1, **settings}.items()}
         self._done(self._admin.create_topics([NewTopic(name, partitions, 1, config=config)]))
-        self._until(lambda: name in self._admin.list_topics(timeout=WAIT_S).topics)
+        self._until(lambda: name in self.names())
+
+    def names(self) -> set[str]:
+        """The topics that there are."""
+        return set(self._admin.list_topics(timeout=WAIT_S).topics)
 
     def delete(self, name: str) -> None:
         """Delete a topic with all that is in it."""
         self._done(self._admin.delete_topics([name]))
-        self._until(lambda: name not in self._admin.list_topics(timeout=WAIT_S).topics)
+        self._until(lambda: name not in self.names())
 
     def add_partitions(self, name: str, total: int) -> None:
         """Let it have this many partitions."""

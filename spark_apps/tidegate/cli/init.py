@@ -84,7 +84,7 @@ def add(commands: Commands) -> None:
         "init",
         "write a pipeline, with data of its own or for yours, and say how to run it",
         "tidegate init shop\n  tidegate init pipelines/machines --example sensors\n"
-        "  tidegate init trades --from downloads/trades-*.csv.gz",
+        "  tidegate init trades --from downloads/trades-*.csv.gz\n  tidegate init orders --from kafka://localhost:9092/orders",
     )
     parser.add_argument(
         "folder", type=Path, metavar="DIR", help="a new folder; its name becomes the pipeline's (lower snake case)"
@@ -99,10 +99,10 @@ def add(commands: Commands) -> None:
         "--from",
         dest="files",
         nargs="+",
-        type=Path,
         metavar="FILE",
-        help="your own data: files or folders, which stay where they are. A sample is read, and pipeline.yml proposed "
-        "with what was seen beside each guess; files that look alike become one stream",
+        help="your own data: files or folders, which stay where they are, or a topic of Kafka, as "
+        "kafka://HOST:PORT/TOPIC. A sample is read, and pipeline.yml proposed with what was seen beside each guess; "
+        "files that look alike become one stream",
     )
     parser.set_defaults(action=_init)
 
