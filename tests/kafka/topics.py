@@ -88,6 +88,15 @@ class Topics:
         producer.flush(WAIT_S)
         producer.commit_transaction(WAIT_S) if commit else producer.abort_transaction(WAIT_S)
 
+    def opened(self, name: str, records: Iterable[Record | bytes | Mapping[str, object]], *, by: str) -> Producer:
+        """Send records in a transaction, and leave it open: the producer ends it."""
+        producer = Producer({**self.settings, "transactional.id": by})
+        producer.init_transactions(WAIT_S)
+        producer.begin_transaction()
+        self._produce(producer, name, records)
+        producer.flush(WAIT_S)
+        return producer
+
     def read(self, name: str, *, isolation: str = "read_committed") -> list[Record]:
         """All records of a topic that a reader of this isolation sees, by partition and offset."""
         consumer = Consumer(
