@@ -12,6 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
 CLASSES := .venv/spark_classes/archive.jsa
+JARS := .venv/jars/.complete
 PIPELINE := dags/pipelines/flights
 SQL_PORT ?= 15432
 PACKAGES := spark_apps/tidegate dags/tidegate_dags expectations
@@ -30,7 +31,7 @@ DEMO_TO := 2013-02-10T00
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: .venv/.complete ## Install everything into .venv (Python 3.11 and Java 17 must be there)
+setup: .venv/.complete $(JARS) ## Install everything into .venv (Python 3.11 and Java 17 must be there)
 
 .venv/.complete: requirements.lock infra/bootstrap.lock pyproject.toml setup.py
 	@bash infra/check_machine.sh "$(PYTHON)"
@@ -41,6 +42,11 @@ setup: .venv/.complete ## Install everything into .venv (Python 3.11 and Java 17
 	@VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/uv pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 	@echo "setup: done"
+
+# Without them everything works but Kafka and Spark's own Delta; the next make tries once more.
+$(JARS): .venv/.complete infra/spark/jars.lock
+	@echo "setup: fetching the jars of Kafka, Delta and S3 (80 MB, once)"
+	@$(BIN)/python infra/spark/jars.py fetch && touch $@ || true
 
 # An archive that this Java cannot make is not missed: everything starts without it, slower.
 $(CLASSES): .venv/.complete
@@ -124,6 +130,7 @@ lock: .venv/.complete ## Resolve pyproject.toml anew into requirements.lock
 		--quiet --output-file requirements.lock
 	@$(BIN)/uv pip compile infra/bootstrap.in --python-version 3.11 --no-emit-index-url --generate-hashes \
 		--quiet --output-file infra/bootstrap.lock
+	@$(BIN)/python infra/spark/jars.py lock
 
 wheel: setup ## Build the package into dist/: what `pip install` gets
 	@VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/uv build --quiet --no-build-isolation --out-dir dist

@@ -66,7 +66,8 @@ def shell(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return done
 
 
-@pytest.fixture(scope="module", params=sorted(EXAMPLES))
+# Those whose data is sent to a broker are run in tests/kafka.
+@pytest.fixture(scope="module", params=sorted(name for name in EXAMPLES if not EXAMPLES[name].topic))
 def example(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Example:
     stand = tmp_path_factory.mktemp("stand")
     folder = stand / "Größe und Maß" / request.param

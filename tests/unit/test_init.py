@@ -37,11 +37,12 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return request.param, folder
 
 
-def generator(folder: Path) -> ModuleType:
-    """generate.py of a folder as a module."""
-    spec = importlib.util.spec_from_file_location(f"generate_{folder.name}", folder / "generate.py")
+def generator(folder: Path, program: str = "generate.py") -> ModuleType:
+    """The program that makes a folder's data as a module."""
+    spec = importlib.util.spec_from_file_location(f"generate_{folder.name}", folder / program)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
 
@@ -50,7 +51,10 @@ def test_an_example_is_a_pipeline_of_its_folders_name_with_data(made: tuple[str,
     _, folder = made
     pipeline = load_pipeline(folder)
     assert pipeline.name == "my_pipeline"
+    assert (folder / "produce.py").exists() == bool(pipeline.landed_streams)
     for stream in pipeline.streams:
+        if stream in pipeline.landed_streams:
+            continue  # its data is sent by produce.py
         assert Path(stream.path).parent.is_relative_to(folder / "landing")
         assert sum(path.stat().st_size for path in Path(stream.path).parent.iterdir()) > 0
     assert any(query.error is not None for query in pipeline.queries)
@@ -73,6 +77,8 @@ def test_every_command_of_the_readme_is_one_that_tidegate_takes(made: tuple[str,
     found = set()
     for command in ("".join(both) for both in commands):
         words = shlex.split(command.split(">")[0].rstrip("& "))
+        if words[1] == "init":
+            continue  # of another pipeline
         arguments = _parser().parse_args(words[1:])
         found.add(words[1])
         assert str(arguments.pipeline) == "."
@@ -114,6 +120,16 @@ def test_an_hour_is_the_same_whichever_hours_are_generated_with_it(example: str,
     one = files(part)
     assert one and all(files(whole)[name] == content for name, content in one.items())
     assert all(files(other)[name] != content for name, content in one.items())
+
+
+def test_an_hours_clicks_are_the_same_whichever_hours_are_sent_with_it() -> None:
+    program, last = generator(TEMPLATES / "clicks", "produce.py"), instant("2026-01-12T20")
+    alone = program.arrivals(1, last)
+    program.sent_because_of.cache_clear()
+    together = [program.arrivals(1, last + n * program.HOUR) for n in (-2, -1, 0)]
+    assert alone and together[-1] == alone != program.arrivals(2, last)
+    assert {one.refused for one in alone} == {"", *program.FAULTS}
+    assert any(earlier.arrives < later.arrives for earlier, later in zip(alone, alone[1:], strict=False))
 
 
 def test_the_last_line_is_the_command_that_runs_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -204,6 +220,25 @@ def test_the_flights_need_an_extra_and_say_which(
     span = ["--from", "2013-02-08", "--to", "2013-02-08T01"]
     assert land_flights.main(["--landing", str(tmp_path / "landing"), *span]) == 2
     assert "pip install 'tidegate[demo]'" in capsys.readouterr().err
+
+
+def test_clicks_need_an_extra_and_say_which(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)  # as if it were not installed
+    assert main(["init", str(tmp_path / "clicks"), "--example", "clicks"]) == 2
+    assert "pip install 'tidegate[kafka]'" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_init_of_a_topic_says_how_to_send_its_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "Ladí n" / "clicks"
+    assert main(["init", str(folder), "--example", "clicks"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.endswith("--broker &")]
+    (words,) = map(shlex.split, lines)
+    assert words[1:] == [str(folder / "produce.py"), "--broker", "&"]
+    done = subprocess.run([*words[:2], "--help"], capture_output=True, text=True)
+    assert done.returncode == 0 and "--broker" in done.stdout
 
 
 def test_the_flights_ask_what_the_demo_asks() -> None:

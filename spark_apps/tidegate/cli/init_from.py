@@ -1,10 +1,11 @@
-"""`tidegate init --from`: a pipeline for files of the user's, as far as a sample of them says."""
+"""`tidegate init --from`: a pipeline for files or topics of the user's, as far as a sample of them says."""
 
 from __future__ import annotations
 
 import re
 import tempfile
 import textwrap
+import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,23 +17,32 @@ from tidegate.guess.first_queries import FirstQuery, first_queries
 from tidegate.guess.kinds import kinds_in
 from tidegate.guess.proposal import Proposal, propose
 from tidegate.guess.sampling import beside
+from tidegate.guess.topics import SCHEME, kind_of_topic
 from tidegate.guess.writing import pipeline_file, range_of, readme, summary
 
 
-def init_from(folder: Path, named: Sequence[Path]) -> str:
-    """Write a pipeline for the named files and folders into the folder; returns what to tell the user.
+def init_from(folder: Path, named: Sequence[str | Path], now_s: float | None = None) -> str:
+    """Write a pipeline for the named files, folders and topics into the folder; returns what to tell the user.
 
     The folder must not exist or be empty. The files are neither moved nor copied. The last line is the command that
     runs the pipeline to answers.
 
+    ``now_s``: the time, seconds since 1970; None: the machine's clock.
+
     Raises:
-        UserError: the folder cannot be one, a file cannot be read, or no time can be seen in its records.
+        UserError: the folder cannot be one, a file cannot be read, or no time can be seen in its records; or a topic
+            cannot be looked at.
     """
     target = folder.resolve()
     check_name(folder, target)
     check_empty(folder, target)
-    kinds, skipped = kinds_in(named)
+    topics = [str(name) for name in named if str(name).startswith(SCHEME)]
+    files_named = [Path(name) for name in named if not str(name).startswith(SCHEME)]
+    kinds, skipped = kinds_in(files_named) if files_named else ([], [])
+    kinds += map(kind_of_topic, topics)
     proposal = propose(target, kinds, beside([file for kind in kinds for file in kind.files]), skipped)
+    if topics:
+        proposal = proposal.until(time.time() if now_s is None else now_s)
     declaration = pipeline_file(proposal)
     queries = _chosen_queries(proposal, declaration)
     files = {"pipeline.yml": declaration, "README.md": readme(proposal, queries)}

@@ -118,6 +118,13 @@ def command_name() -> str:
     return started if Path(started).name == "tidegate" and shutil.which("tidegate") is None else "tidegate"
 
 
+def python_name() -> str:
+    """How the user can start this Python: its name, or its path if that name is another's on PATH."""
+    named = shutil.which("python")
+    same = named is not None and os.path.realpath(Path(named).parent) == os.path.realpath(Path(sys.executable).parent)
+    return "python" if same else sys.executable
+
+
 def run_command(folder: Path, start: str, end: str) -> str:
     """The command that runs the folder's pipeline to answers."""
     named = str(folder)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tidegate.declarations.errors import UserError
-from tidegate.guess.records import FileSample, fields_of
+from tidegate.guess.records import FileSample, Topic, fields_of
 from tidegate.guess.sampling import MOST_FILES, chosen, files_in, newest, octets_of, read_sample
 
 _ALIKE = 0.5
@@ -17,16 +17,30 @@ _MOST_RECORDS = 20_000
 
 @dataclass(frozen=True)
 class Kind:
-    """The files of one stream. ``files``: all; ``samples``: those that were read; ``folder``: what was named."""
+    """The files of one stream. ``files``: all; ``samples``: those that were read; ``folder``: what was named.
+
+    ``topic``: of records that are in Kafka; then there are no files, and one sample.
+    """
 
     files: tuple[Path, ...]
     samples: tuple[FileSample, ...]
     folder: Path | None
     bytes: int = 0
+    topic: Topic | None = None
+
+    @property
+    def about(self) -> str:
+        """What it is, in words for a message."""
+        if self.topic is not None:
+            return f"the topic {self.topic.name}"
+        first = self.files[0].name
+        return first if len(self.files) == 1 else f"the {len(self.files)} files like {first}"
 
     @property
     def records(self) -> float:
         """How many records all its files have, estimated from those that were read."""
+        if self.topic is not None:
+            return self.topic.records
         read = sum(sample.size for sample in self.samples)
         return sum(sample.about for sample in self.samples) * max(self.bytes / read if read else 1.0, 1.0)
 

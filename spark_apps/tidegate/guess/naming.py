@@ -55,6 +55,8 @@ def column_name(path: Steps) -> str:
     >>> [column_name(path) for path in (("actor", "login"), ("_id", "$oid"), ("Menge (kg)",), ("order",), (3,))]
     ['actor_login', 'id', 'Menge_kg', 'order', 'c3']
     """
+    if path == ("$timestamp",):
+        return "sent_at"
     if len(path) == 1 and isinstance(path[0], int):
         return f"c{path[0]}"
     steps = [step for step in path if not (isinstance(step, str) and step.startswith("$"))] or list(path)

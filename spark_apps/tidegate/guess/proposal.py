@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tidegate.declarations.errors import UserError
-from tidegate.declarations.models import Column, CsvDialect, Stream
+from tidegate.declarations.models import Column, CsvDialect, KafkaSource, Stream
 from tidegate.guess.clock import Clock, Lateness, clock_of, lateness_of, limits_s, span_us
 from tidegate.guess.columns import Schema, Seen, schema_of
 from tidegate.guess.file_patterns import FilePattern, Place, pattern_of
 from tidegate.guess.kinds import Kind
 from tidegate.guess.naming import column_names, stream_name
 from tidegate.guess.records import FileSample, Sample, Steps, sample_of
-from tidegate.guess.roles import Identity, Times, identity_of, times_of
+from tidegate.guess.roles import (
+    BROKER,
+    NO_ID_OF_TOPIC,
+    STAMP,
+    Identity,
+    Times,
+    identity_of,
+    times_of,
+    times_of_topic,
+)
 from tidegate.guess.zones import zoned
 from tidegate.operators.window_sizing import declared_tuple_bytes
 from tidegate.values.types import ColumnType
@@ -66,10 +75,14 @@ class StreamProposal:
     def declared(self, clock: Clock) -> Stream:
         """The stream as pipeline.yml declares it."""
         early_s, late_s = limits_s(self.late, clock)
+        topic, arrival = self.kind.topic, self.column(self.times.arrival)
+        stamped = self.times.arrival.path == STAMP
         return Stream(
             name=self.name, format=self.format, path=self.pattern.text, rate=self.rate,
+            source=KafkaSource(servers=topic.servers, topic=topic.name) if topic else None,
             columns=tuple(Column(name=self.column(c), type=type_of(c, self.times)) for c in self.schema.columns),
-            event_time=self.column(self.times.event), arrival_time=self.column(self.times.arrival),
+            event_time=self.column(self.times.event), arrival_time=None if stamped else arrival,
+            arrival_stamp="broker" if stamped else "landed",
             id=tuple(map(self.column, self.identity.columns)), max_early_s=early_s, max_late_s=late_s,
         )  # fmt: skip
 
@@ -83,6 +96,16 @@ class Proposal:
     clock: Clock
     memory_budget_bytes: int
     skipped: tuple[str, ...] = ()
+
+    def until(self, now_s: float) -> Proposal:
+        """The same, to be run up to the last interval that has ended: records come into a topic until then."""
+        length, clock = self.clock.interval_s, self.clock
+        ended_s = int(now_s) // length * length
+        if clock.to_s <= ended_s:
+            return self
+        # Of records that came just now, all are in the interval that is running.
+        to_s = max(ended_s, clock.from_s + length)
+        return replace(self, clock=replace(clock, to_s=to_s))
 
     @property
     def remarks(self) -> list[str]:
@@ -116,44 +139,48 @@ def propose(
 
 
 def _stream(kind: Kind, target: Path, others: Mapping[Path, Sequence[Path]], used: Iterable[str]) -> StreamProposal:
-    about = (
-        kind.samples[0].path.name if len(kind.files) == 1 else f"the {len(kind.files)} files like {kind.files[0].name}"
-    )
+    about = kind.about
     sample = sample_of(kind.samples)
     if not sample.count:
         raise UserError(f"there are no records in {about}: name files that have some")
     declared = {path: type for file in kind.samples for path, type in file.types.items()}
     schema = schema_of(sample, kind.samples[0].csv, declared)
     zones = zoned(schema.columns, max(file.modified_s for file in kind.samples))
-    times = times_of(zones.columns, about)
-    identity = identity_of(zones.columns, times.event)
-    schema = _at_most(Schema(zones.columns, schema.left_out, schema.nulls), times, identity)
+    columns = zones.columns
+    if kind.topic is None:
+        times = times_of(columns, about)
+    else:
+        columns, times = times_of_topic(columns, kind.topic)
+    identity = identity_of(columns, times.event)
+    if kind.topic is not None and not identity.columns:
+        identity = Identity((), NO_ID_OF_TOPIC)
+    schema = _at_most(Schema(columns, schema.left_out, schema.nulls), times, identity)
     names = column_names(schema.columns, times, identity)
-    pattern = pattern_of(
-        Place(
-            kind.files,
-            [
-                file
-                for folder in {f.parent for f in kind.files}
-                for file in others.get(folder, ())
-                if file not in set(kind.files)
-            ],
-            kind.folder is not None,
-            target,
-            _spans(kind.samples, sample, times.arrival),
-        )
-    )
+    if kind.topic is not None:
+        names |= {STAMP: BROKER}
+    pattern = FilePattern("", None, "") if kind.topic else _pattern(kind, target, others, sample, times)
     arrivals = [us for us in times.arrival.instants if us is not None]
     span = span_us(arrivals)
     records = kind.records
     rate = records / max((span[1] - span[0]) / 1e6, 1.0)
     remarks = [remark for file in kind.samples for remark in file.remarks] + list(pattern.remarks)
     remarks += _remarks(schema.columns, times, identity, span)
+    files = kind.files or tuple(file.path for file in kind.samples)
     return StreamProposal(
-        stream_name(kind.files, kind.folder, target.name, used), kind, schema, names, times, identity, pattern,
+        stream_name(files, kind.folder, target.name, used), kind, schema, names, times, identity, pattern,
         lateness_of(times.event.instants, times.arrival.instants), rate, round(records), span, zones.why,
         tuple(dict.fromkeys(remarks)),
     )  # fmt: skip
+
+
+def _pattern(
+    kind: Kind, target: Path, others: Mapping[Path, Sequence[Path]], sample: Sample, times: Times
+) -> FilePattern:
+    """The pattern of a kind's files."""
+    folders = {file.parent for file in kind.files}
+    beside = [file for folder in folders for file in others.get(folder, ()) if file not in set(kind.files)]
+    spans = _spans(kind.samples, sample, times.arrival)
+    return pattern_of(Place(kind.files, beside, kind.folder is not None, target, spans))
 
 
 def _at_most(schema: Schema, times: Times, identity: Identity) -> Schema:

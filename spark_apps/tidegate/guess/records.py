@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from tidegate.declarations.models import CsvDialect, PathStep
 from tidegate.values.types import ColumnType
+
+if TYPE_CHECKING:
+    from tidegate.guess.columns import Seen
 
 Steps = tuple[PathStep, ...]
 """The path of a value in a record, as ``Column.path`` has it."""
@@ -38,6 +41,22 @@ class FileSample:
     size: int = 0
     remarks: tuple[str, ...] = ()
     types: Mapping[Steps, ColumnType] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Topic:
+    """What was seen of a topic beside its records' values.
+
+    ``records``: how many it has, by its offsets. ``stamps``: Kafka's timestamps of the records that were read,
+    microseconds. ``parts``: their keys and headers, as columns.
+    """
+
+    servers: str
+    name: str
+    partitions: int
+    records: int
+    stamps: tuple[int, ...] = field(repr=False)
+    parts: tuple[Seen, ...]
 
 
 @dataclass

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
 from tidegate.declarations.errors import UserError
 from tidegate.guess import words
 from tidegate.guess.columns import Seen
+from tidegate.guess.records import Steps, Topic
+from tidegate.guess.written_times import TimeFormat
 
+STAMP: Steps = ("$timestamp", "$broker")
+"""The path of Kafka's timestamp as an arrival time, which is no column of the stream."""
+BROKER = "broker"
+NO_ID_OF_TOPIC = "no column, nor two or three that are named so, identifies a record: its partition and offset do"
+_SENT: Steps = ("$timestamp",)
 _FULL = 0.99
 _NEARLY = 0.94
 _MOSTLY = 0.97
@@ -56,6 +63,23 @@ def times_of(columns: Sequence[Seen], about: str) -> Times:
     also = f" (also times: {', '.join(others[:5])})" if others else ""
     named = "named so" if event.words & (words.EVENTS | words.TIMES) else "the earliest of the times"
     return Times(event, arrival, ("the one column of times" if len(full) == 1 else named) + also, why)
+
+
+def times_of_topic(columns: Sequence[Seen], topic: Topic) -> tuple[tuple[Seen, ...], Times]:
+    """The event time and the arrival time of a topic's records, and the columns with what is added to them.
+
+    Where no column says when a record arrived, Kafka's timestamp does; where none says when it happened, that as well.
+    """
+    how = TimeFormat("epoch_us", day_only=False, local=False, share=1.0)
+    stamp = Seen(STAMP, topic.stamps, "timestamp", how, "Kafka's timestamp")
+    try:
+        times = times_of(columns, topic.name)
+    except UserError:
+        sent = Seen(_SENT, topic.stamps, "timestamp", how, "Kafka's timestamp: no field says when a record happened")
+        return (*columns, sent), Times(sent, stamp, "no field of the values is a time", "Kafka's timestamp")
+    if times.arrival is not times.event:
+        return tuple(columns), replace(times, why_arrival=f"{times.why_arrival}; or broker: Kafka's timestamp")
+    return tuple(columns), replace(times, arrival=stamp, why_arrival="Kafka's timestamp: no field says it")
 
 
 def _no_time(columns: Sequence[Seen], times: Sequence[Seen], about: str) -> str:

@@ -13,6 +13,8 @@ from tidegate.declarations.units import show_bytes, show_duration
 from tidegate.guess.clock import limits_s, rate_words
 from tidegate.guess.columns import Seen
 from tidegate.guess.first_queries import FirstQuery
+from tidegate.guess.kinds import Kind
+from tidegate.guess.naming import column_name
 from tidegate.guess.proposal import Proposal, StreamProposal, type_of
 from tidegate.guess.records import Steps
 from tidegate.values.types import digits_of
@@ -77,7 +79,7 @@ def pipeline_file(proposal: Proposal) -> str:
     behind = max((stream.late.most_s for stream in proposal.streams), default=0.0)
     keys = [
         ("name", proposal.name, "the folder's name"),
-        ("description", f"Proposed from {_count(sum(len(s.kind.files) for s in proposal.streams), 'file')}", ""),
+        ("description", f"Proposed from {_origins(proposal)}", ""),
         ("owner", "nobody", "who answers for it: change it"),
         ("start", f"{start:%Y-%m-%dT%H:%M:%SZ}", "the interval of the first arrival seen"),
         ("interval", show_duration(clock.interval_s), _why_interval(proposal)),
@@ -101,6 +103,12 @@ def pipeline_file(proposal: Proposal) -> str:
     for stream in proposal.streams:
         lines += _stream(stream, proposal)
     return "\n".join(lines) + "\n"
+
+
+def _origins(proposal: Proposal) -> str:
+    files = sum(len(stream.kind.files) for stream in proposal.streams)
+    topics = sum(stream.kind.topic is not None for stream in proposal.streams)
+    return " and ".join(_count(number, what) for number, what in ((files, "file"), (topics, "topic")) if number)
 
 
 def _behind(seconds: float) -> str:
@@ -153,24 +161,15 @@ def comment_lines(text: str, indent: str = "") -> list[str]:
 
 
 def _stream(stream: StreamProposal, proposal: Proposal) -> list[str]:
-    kind = stream.kind
-    read = sum(len(s.records) + len(s.tail) for s in kind.samples)
-    seen = f"seen: {_count(read, 'record')} of {_count(len(kind.samples), 'file')}"
-    if round(stream.records) > read or len(kind.files) > len(kind.samples):
-        seen += f", of about {stream.records:,} in {_count(len(kind.files), 'file')}"
-    packed = ", packed" if any(s.packed for s in kind.samples) else ""
-    lines = [f"  {stream.name}:", *comment_lines(seen, "    ")]
+    lines = [f"  {stream.name}:", *comment_lines(_seen(stream), "    ")]
     for remark in stream.remarks:
         lines += comment_lines(f"LOOK: {remark}", "    ")
-    rows = [
-        (f"format: {stream.format}", f"{_FORMATS[stream.format]}{packed}"),
-        (f"path: {yaml_text(stream.pattern.text)}", stream.pattern.why),
-    ]
-    lines += _aligned(rows, "    ")
+    lines += _aligned(_where(stream), "    ")
     if stream.csv is not None and (dialect := _dialect(stream.csv)):
         lines.append(f"    csv: {{{dialect}}}")
     lines.append("    columns:")
     lines += _aligned([_column(stream, column) for column in stream.schema.columns], "      ")
+    lines += _parts(stream.kind)
     lines += _left_out(stream.schema.left_out)
     early_s, late_s = limits_s(stream.late, proposal.clock)
     names = [stream.column(column) for column in stream.identity.columns]
@@ -189,13 +188,59 @@ def _stream(stream: StreamProposal, proposal: Proposal) -> list[str]:
     return [*lines, *_aligned(rows, "    ")]
 
 
+def _seen(stream: StreamProposal) -> str:
+    """How much of the stream was read."""
+    kind = stream.kind
+    read = sum(len(s.records) + len(s.tail) for s in kind.samples)
+    if kind.topic is not None:
+        partitions = _count(kind.topic.partitions, "partition")
+        return (
+            f"seen: {_count(read, 'record')}, the first and the newest, of about {kind.topic.records:,} in {partitions}"
+        )
+    seen = f"seen: {_count(read, 'record')} of {_count(len(kind.samples), 'file')}"
+    if round(stream.records) > read or len(kind.files) > len(kind.samples):
+        seen += f", of about {stream.records:,} in {_count(len(kind.files), 'file')}"
+    return seen
+
+
+def _where(stream: StreamProposal) -> list[tuple[str, str]]:
+    """Where the records are, and how they are written."""
+    topic = stream.kind.topic
+    if topic is not None:
+        return [
+            (f"source: {{kafka: {{servers: {yaml_text(topic.servers)}, topic: {yaml_text(topic.name)}}}}}", ""),
+            (f"format: {stream.format}", "a value is one JSON object"),
+        ]
+    packed = ", packed" if any(s.packed for s in stream.kind.samples) else ""
+    return [
+        (f"format: {stream.format}", f"{_FORMATS[stream.format]}{packed}"),
+        (f"path: {yaml_text(stream.pattern.text)}", stream.pattern.why),
+    ]
+
+
+def _parts(kind: Kind) -> list[str]:
+    """Comments on what else a topic's records have, ready to be columns."""
+    if kind.topic is None:
+        return []
+    lines = []
+    for part in kind.topic.parts:
+        name, origin = str(part.path[0]).removeprefix("$headers.").removeprefix("$"), str(part.path[0])
+        written = [f"type: {part.type}", f"from: {yaml_text(origin)}"]
+        if part.time is not None and part.time.format != "iso":
+            written.append(f"format: {yaml_text(part.time.format)}")
+        filled = "" if part.fill >= 0.995 else f"; in {part.fill:.0%} of the records"
+        lines += comment_lines(f"{column_name((name,))}: {{{', '.join(written)}}}  # {part.seen}{filled}", "      ")
+    places = "shard: {type: integer, from: $partition}, place: {type: integer, from: $offset}"
+    return [*lines, *comment_lines(f"{places}: where a record is", "      ")]
+
+
 def _column(stream: StreamProposal, column: Seen) -> tuple[str, str]:
     """A column's line, and what was seen of it."""
     name, kind = stream.column(column), type_of(column, stream.times)
     digits = digits_of(kind)
     kind = f"'decimal({digits.precision}, {digits.scale})'" if digits else kind
     parts = [f"type: {kind}"]
-    origin = path_text(column.path, stream.format)
+    origin = path_text(column.path, stream.format, stream.kind.topic is not None)
     if origin != name:
         parts.append(f"from: {yaml_text(origin)}")
     comment = column.seen
@@ -212,12 +257,15 @@ def _column(stream: StreamProposal, column: Seen) -> tuple[str, str]:
     return line, comment
 
 
-def path_text(path: Steps, format: str) -> str:
-    """A path as the key ``from`` has it.
+def path_text(path: Steps, format: str, topic: bool = False) -> str:
+    """A path as the key ``from`` has it. ``topic``: a field of a value in a topic, where `$key` is no field.
 
     >>> path_text(("a b", "c.d"), "jsonl"), path_text(("c.d",), "csv"), path_text((3,), "csv")
     ('a b.`c.d`', 'c.d', '[3]')
     """
+    if topic and path != ("$timestamp",) and str(path[0]).startswith("$"):
+        first, *rest = show_path(path).split(".")
+        return ".".join([f"`{first}`", *rest])
     if format != "csv":
         return show_path(path)
     return f"[{path[0]}]" if isinstance(path[0], int) else str(path[0])
@@ -271,12 +319,17 @@ def _count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
+def _place(stream: StreamProposal) -> str:
+    topic = stream.kind.topic
+    return f"the topic {topic.name}" if topic else _count(len(stream.kind.files), "file")
+
+
 def readme(proposal: Proposal, queries: Sequence[FirstQuery]) -> str:
     """The text of README.md."""
     start, end = range_of(proposal)
     streams = "".join(
-        f"- `{s.name}`: about {_count(s.records, 'record')} in {_count(len(s.kind.files), 'file')} of format {s.format}"
-        f", `{s.pattern.text}`\n"
+        f"- `{s.name}`: about {_count(s.records, 'record')} in {_place(s)} of format {s.format}"
+        + (f", `{s.pattern.text}`\n" if s.pattern.text else "\n")
         for s in proposal.streams
     )
     remarks = "".join(f"- {remark}\n" for remark in proposal.remarks)
@@ -302,7 +355,7 @@ def summary(proposal: Proposal) -> list[str]:
         first, last = (datetime.fromtimestamp(us // 10**6, UTC) for us in stream.span)
         lines += [
             f"{stream.name}: {stream.format}, about {_count(stream.records, 'record')} in "
-            f"{_count(len(stream.kind.files), 'file')}, {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC",
+            f"{_place(stream)}, {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC",
             f"  {_count(len(stream.names), 'column')}; id {', '.join(names) or 'none'}; event time "
             f"{stream.column(times.event)}; arrival time {stream.column(times.arrival)}",
         ]
