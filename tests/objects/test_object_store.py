@@ -19,7 +19,7 @@ from tidegate.declarations.tables import common_schema
 from tidegate.engine.context import RunContext
 from tidegate.live.intake import Intake
 from tidegate.sources.files import BrokenFileError, Piece, expected_files
-from tidegate.sources.source import source_of
+from tidegate.sources.formats import format_named
 from tidegate.sources.text import LineSplitter, read_blocks
 from tidegate.store.delta import DeltaLog
 from tidegate.store.intervals import Interval, interval_at
@@ -178,12 +178,12 @@ def test_text_is_read_as_locally(bucket: ObjectPath, tmp_path: Path, packing: st
         file.write_bytes(bytes(memoryview(packed(text))) if packing else text)
         stream = a_stream(str(file))
         (listed,) = next(expected_files(stream, START, START)).files
-        source = source_of(stream)
-        pieces = source.pieces(listed, 9_000)
+        kind = format_named(stream.format)
+        pieces = kind.cut(stream, listed, 9_000)
         assert len(pieces) == (1 if packing else -(-len(text) // 9_000))
         parts = [read_blocks(piece, LineSplitter(), block_bytes=1 << 12) for piece in pieces]
         found.append([[(part.offset, part.data) for part in own] for own in parts])
-        assert source.texts_at(listed, [0, text.index(b'{"id": "77"')])[1] == text.splitlines()[77].decode()
+        assert kind.texts_at(stream, listed, [0, text.index(b'{"id": "77"')])[1] == text.splitlines()[77].decode()
     assert found[0] == found[1] and b"".join(data for own in found[1] for _, data in own) == text
 
 

@@ -14,9 +14,8 @@ import pyarrow as pa
 
 from tidegate.declarations.models import Stream
 from tidegate.sources.files import BrokenFileError, SourceFile
-from tidegate.sources.formats import Reading
+from tidegate.sources.formats import Reading, format_named
 from tidegate.sources.records import Judged, judge
-from tidegate.sources.source import source_of
 
 Outcome = tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]
 """Tuples: id, times, values, others, place and line; refused: place, line, reason, column, arrival, text."""
@@ -40,8 +39,9 @@ def in_pieces(stream: Stream, file: SourceFile, data: bytes, slice_bytes: int) -
 
 def counts(stream: Stream, file: SourceFile, data: bytes) -> tuple[int, int]:
     """What was counted apart from reading, and what the reader went through."""
-    reading = Reading(source_of(stream).pieces(_written(file, data))[0])
-    for _ in source_of(stream).read(reading):
+    kind = format_named(stream.format)
+    reading = Reading(kind.cut(stream, _written(file, data), 1 << 40)[0])
+    for _ in kind.read(reading):
         pass
     return reading.count.counted, reading.count.read
 
@@ -55,11 +55,11 @@ def _written(file: SourceFile, data: bytes) -> SourceFile:
 def _outcome(stream: Stream, file: SourceFile, at_once: bool, slice_bytes: int = 1 << 40) -> Outcome:
     tuples: list[tuple[Any, ...]] = []
     refused: list[tuple[Any, ...]] = []
-    source, line, read_to = source_of(stream), 0, 0
+    kind, line, read_to = format_named(stream.format), 0, 0
     try:
-        for piece in source.pieces(file, slice_bytes):
+        for piece in kind.cut(stream, file, slice_bytes):
             reading, judged = Reading(piece), Judged()
-            for batch in source.read(reading):
+            for batch in kind.read(reading):
                 judge(stream, file, batch, judged, at_once)
             if piece.start and reading.count.first not in (None, read_to):
                 # A piece ended inside a record: whoever sees that reads the file as a whole.

@@ -18,6 +18,7 @@ COMMANDS = (
     "validate",
     "explain",
     "plan-windows",
+    "land",
     "run",
     "history",
     "fill",

@@ -13,6 +13,7 @@ from tidegate.cli import (
     fill,
     history,
     init,
+    land,
     migrate,
     plan_windows,
     report,
@@ -23,7 +24,7 @@ from tidegate.cli import (
 from tidegate.cli.arguments import EXIT_CODES
 from tidegate.stages.launcher import guarded
 
-_COMMANDS = (init, validate, explain, plan_windows, run, history, fill, report, sql, migrate, completion)
+_COMMANDS = (init, validate, explain, plan_windows, land, run, history, fill, report, sql, migrate, completion)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 import pyarrow as pa
 
 from tidegate.declarations.errors import UserError
-from tidegate.declarations.models import Pipeline
+from tidegate.declarations.models import KafkaSource, Pipeline
 from tidegate.engine import Slice, run_as_tasks
 from tidegate.engine import run as run_here
 from tidegate.engine.metrics import ProcessMeter
@@ -123,6 +123,11 @@ class RunContext:
                 self._spark.stop()
         self._spark = None
 
+    def end_landing(self) -> None:
+        """Stop a session that was started for landing alone: where no Spark is named, slices run in this process."""
+        if on_this_machine():
+            self.release_spark()
+
     @property
     def spark(self) -> SparkSession:
         """The Spark session, started when first asked for."""
@@ -133,7 +138,8 @@ class RunContext:
                 self._spark = self.beside
             else:
                 self.progress("starting Spark")
-                self._spark = start_session(self.pipeline, self.app)
+                kafka = any(isinstance(stream.source, KafkaSource) for stream in self.pipeline.streams)
+                self._spark = start_session(self.pipeline, self.app, ["kafka"] if kafka else [])
         return self._spark
 
     def most_slices(self, rows: int) -> int:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.engine.context import on_this_machine, spark_master
+from tidegate.engine.jars import jars_settings
 from tidegate.engine.jvm_scratch import jvm_scratch
 from tidegate.engine.pyspark_files import require_whole_pyspark
 
@@ -38,13 +40,13 @@ _MOST_CORES = 100_000
 SPARK_CONF = Path(__file__).parent / "spark_conf"
 
 
-def start_session(pipeline: Pipeline, app: str) -> SparkSession:
+def start_session(pipeline: Pipeline, app: str, groups: Sequence[str] = ()) -> SparkSession:
     """A Spark session: the one there is, or a new one.
 
     Under spark-submit, and where Spark's own platform runs this process, the master and the resources are what they
     say. Otherwise the master is ``TIDEGATE_SPARK_MASTER`` (default ``local[2]``); ``sc://host:port`` is a Spark Connect
     server, and so is ``SPARK_REMOTE``. A third of the pipeline's process budget is for the heap of each JVM, the rest
-    for what is beside it.
+    for what is beside it. ``groups``: of jars that a session of this process's own needs (:mod:`tidegate.engine.jars`).
     """
     # pyarrow warns on every start without it.
     os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
@@ -57,7 +59,7 @@ def start_session(pipeline: Pipeline, app: str) -> SparkSession:
     if spark_master().startswith("sc://"):
         return builder.remote(spark_master()).getOrCreate()
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        builder = builder.config(map=_own_jvm(pipeline))
+        builder = builder.config(map={**_own_jvm(pipeline), **jars_settings(groups)})
     # It says at every collected object that it closes a connection, and shows a traceback for every call to a JVM that
     # has ended, of which the command says one sentence.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -72,22 +73,26 @@ def suspects(new: Hashes, past: Iterable[Hashes]) -> tuple[npt.NDArray[np.int64]
     return np.flatnonzero(asked[np.minimum(place, len(asked) - 1)] == new), known
 
 
+Turn = tuple[Any, ...]
+"""What orders a stream's tuples: arrival (microseconds), then for files event time, name and position, and for what has
+landed batch, partition and position."""
+
+
 def repeated(
     ids: Sequence[str],
-    turns: Sequence[tuple[int, int, str, int]],
+    turns: Sequence[Turn],
     last_us: Mapping[str, int],
     length_us: int,
     memory_us: int,
 ) -> list[int]:
     """Places of the tuples that are refused: an accepted one bore their id that arrived in the last ``memory_us``.
 
-    The first to arrive is accepted; ties go to the earlier event time, then to the file's name, then to the place in
-    the file. The bound keeps the memory of ids finite; it counts whole intervals, so that a run over many decides as
-    many runs of one would.
+    The first to arrive is accepted. The bound keeps the memory of ids finite; it counts whole intervals, so that a run
+    over many decides as many runs of one would.
 
     Args:
         ids: of each tuple.
-        turns: of each tuple: arrival and event time (microseconds), file, place in it.
+        turns: of each tuple: its arrival (microseconds), and what orders those of the same arrival.
         last_us: id → start of the interval in which it was last accepted before all of these.
         length_us: of an interval.
         memory_us: a multiple of ``length_us``.

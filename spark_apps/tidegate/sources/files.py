@@ -67,6 +67,15 @@ class SourceFile:
         """The path as tables and messages show it: octets that are no UTF-8 are escaped."""
         return os.fsencode(str(self.path)).decode(errors="backslashreplace")
 
+    @property
+    def by_arrival(self) -> bool:
+        """Whether refused records, too, belong to the interval in which they arrived."""
+        return False
+
+    def turn(self, event_us: int, line: int) -> tuple[int | str, ...]:
+        """What orders records that arrived at the same time, before their positions."""
+        return event_us, self.name
+
 
 @dataclass(frozen=True)
 class Piece:

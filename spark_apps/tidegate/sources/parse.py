@@ -8,15 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tidegate.engine import Slice
 from tidegate.operators.duplicates import hashes
 from tidegate.operators.schedule import instants_us
 from tidegate.sources.files import BrokenFileError, Piece, SourceFile
-from tidegate.sources.formats import Reading
+from tidegate.sources.formats import Batch, Reading
 from tidegate.sources.records import LINE, POSITION, Judged, Refused, Tuples, judge
-from tidegate.sources.source import source_of
+from tidegate.sources.source import reader_of
 from tidegate.store.places import mapped, output, place
 
 FILE, HASH = "_file", "_hash"
@@ -106,7 +107,9 @@ class PieceReport:
     the bytes that were read of a text. ``lines``: its line ends; ``plain``: whether it is the file, byte by byte.
     ``accepted``: good records, those of other intervals too. ``by_interval``: number of the interval since 1970 →
     accepted. ``first_us``, ``last_us``: of good arrivals. ``columns``: those of which any record has a value;
-    ``names``: of fields that some record has. ``refusals``: why records were refused.
+    ``names``: of fields that some record has. ``refusals``: why records were refused. Of what has landed through Spark,
+    by number of the interval: ``arrived``, how many records, and ``late``, how many of them landed when all of their
+    time was taken to be known.
     """
 
     stream: str
@@ -130,6 +133,8 @@ class PieceReport:
     columns: frozenset[str] = frozenset()
     names: tuple[str, ...] = ()
     refusals: Refusals = field(default_factory=dict)
+    arrived: Mapping[int, int] = field(default_factory=dict)
+    late: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -166,10 +171,12 @@ def _parse(piece: Piece, task: ParseTask, writer: _Writer) -> PieceReport:
     if piece.file.bytes == 0:
         return PieceReport(piece.stream.name, piece.file, "empty")
     reading, totals = Reading(piece), _Totals(task.interval_us)
-    for batch in source_of(piece.stream).read(reading):
+    for batch in reader_of(piece.stream).read(reading):
         judged = Judged()
-        judge(piece.stream, piece.file, batch, judged)
-        totals.add(len(batch), judged)
+        file = batch.file or piece.file
+        writer.continue_with(file)
+        judge(piece.stream, file, batch, judged)
+        totals.add(batch, judged)
         for one in judged.tuples:
             arrival_us = instants_us(one.rows.column("arrival_time"))
             within = (arrival_us >= task.start_us) & (arrival_us < task.end_us)
@@ -204,10 +211,17 @@ class _Totals:
     ignored: IgnoredFields = field(default_factory=dict)
     columns: set[str] = field(default_factory=set)
     refusals: Refusals = field(default_factory=dict)
+    arrived: Counter[int] = field(default_factory=Counter)
+    late: Counter[int] = field(default_factory=Counter)
 
-    def add(self, records: int, judged: Judged) -> None:
+    def add(self, batch: Batch, judged: Judged) -> None:
         """Count what became of a batch."""
-        self.records += records
+        self.records += len(batch)
+        if batch.arrival_us is not None:
+            numbers = batch.arrival_us // self.interval_us
+            self.arrived.update(_counts(numbers))
+            if batch.late is not None:
+                self.late.update(_counts(numbers[batch.late]))
         self.accepted += judged.accepted
         self.refused += len(judged.refused)
         self.columns |= judged.columns
@@ -227,9 +241,9 @@ class _Totals:
         self.first_us = first if self.first_us is None else min(first, self.first_us)
         self.last_us = last if self.last_us is None else max(last, self.last_us)
         numbers = arrival_us // self.interval_us
-        different, rows = np.unique(numbers, return_counts=True)
-        self.by_interval.update(dict(zip(different.tolist(), rows.tolist(), strict=True)))
-        for number in different.tolist() if one.others else ():
+        different = _counts(numbers)
+        self.by_interval.update(different)
+        for number in different if one.others else ():
             here = arrival_us if len(different) == 1 else np.where(numbers == number, arrival_us, _NEVER_US)
             for name, there in one.others.items():
                 arrivals = here if there is None else here[there]
@@ -255,7 +269,14 @@ class _Totals:
             ignored=self.ignored,
             columns=frozenset(self.columns),
             refusals=self.refusals,
+            arrived=dict(self.arrived),
+            late=dict(self.late),
         )
+
+
+def _counts(numbers: npt.NDArray[np.int64]) -> dict[int, int]:
+    different, rows = np.unique(numbers, return_counts=True)
+    return dict(zip(different.tolist(), rows.tolist(), strict=True))
 
 
 _NEVER_US = 2**62
@@ -267,14 +288,18 @@ class _Writer:
     def __init__(self, task: ParseTask):
         self.task = task
         self.result = ParseResult()
-        self._pieces: list[Piece] = []
+        self._files: dict[tuple[SourceFile, int], int] = {}
         self._settled = _Kept()
         self._open = _Kept()
 
     def begin(self, piece: Piece) -> None:
         """What follows is of this piece."""
         self._piece = piece
-        self._pieces.append(piece)
+        self.continue_with(piece.file)
+
+    def continue_with(self, file: SourceFile) -> None:
+        """What follows is of this file."""
+        self._file = self._files.setdefault((file, self._piece.start), len(self._files))
 
     def settle(self) -> None:
         """The piece was read to its end."""
@@ -304,14 +329,14 @@ class _Writer:
     def add(self, table: pa.Table) -> None:
         """Keep tuples."""
         ids = table.column("event_id").combine_chunks()
-        number = pa.repeat(pa.scalar(len(self._pieces) - 1, pa.int32()), table.num_rows)
+        number = pa.repeat(pa.scalar(self._file, pa.int32()), table.num_rows)
         table = table.append_column(FILE, number).append_column(HASH, pa.array(hashes(ids)))
         self._keep(self._open.tuples, table)
 
     def refuse(self, refused: Sequence[Refused]) -> None:
         """Keep refused records."""
         rows = {
-            FILE: [len(self._pieces) - 1] * len(refused),
+            FILE: [self._file] * len(refused),
             POSITION: [r.position for r in refused],
             LINE: [r.line for r in refused],
             "arrival_us": [r.verdict.arrival_us for r in refused],
@@ -347,7 +372,7 @@ class _Writer:
         if "arrival_time" in table.column_names:
             arrival_us = instants_us(table.column("arrival_time"))
             span = int(arrival_us.min()), int(arrival_us.max())
-        files, starts = (tuple(x) for x in zip(*((p.file, p.start) for p in self._pieces), strict=True))
+        files, starts = (tuple(x) for x in zip(*self._files, strict=True))
         return Part(stream, path, files, starts, table.num_rows, *span)
 
 

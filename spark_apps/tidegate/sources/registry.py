@@ -18,6 +18,7 @@ from typing import Any
 from fastavro.schema import SchemaParseException, parse_schema
 
 from tidegate.declarations.errors import UserError
+from tidegate.declarations.models import KafkaSource, Stream
 from tidegate.declarations.variables import expanded
 from tidegate.store.places import Place, move
 
@@ -170,3 +171,11 @@ def _address(url: str) -> tuple[str, str]:
 
 def _schema_in(answer: Mapping[str, Any]) -> Any:
     return json.loads(answer["schema"])
+
+
+def schemas_of(stream: Stream, folder: Place) -> Schemas | None:
+    """The schemas of a stream's values; None if they have no registry. ``folder``: the pipeline's in the warehouse."""
+    source = stream.source
+    if not isinstance(source, KafkaSource) or source.registry is None:
+        return None
+    return Schemas(source.registry, folder / "_schemas" / stream.name)

@@ -23,7 +23,7 @@ from tidegate.operators.schedule import instants_us
 from tidegate.operators.tuple_bytes import Held, tuple_bytes
 from tidegate.sources.parse import FILE, HASH, Part
 from tidegate.sources.records import LINE, POSITION
-from tidegate.sources.source import source_of
+from tidegate.sources.source import reader_of
 from tidegate.store import parquet as stored
 from tidegate.values.types import TIMESTAMP
 
@@ -121,19 +121,20 @@ def find_again(one: Slice) -> Rows:
 
 def _looked_at(
     parts: Sequence[Part], owners: np.ndarray, places: np.ndarray
-) -> tuple[list[str], list[tuple[int, int, str, int]]]:
+) -> tuple[list[str], list[duplicates.Turn]]:
     ids = np.empty(len(owners), dtype=object)
     turns = np.empty(len(owners), dtype=object)
     for number, part in enumerate(parts):
         mine = np.flatnonzero(owners == number)
         if not len(mine):
             continue
-        table = part.read(["event_id", "arrival_time", "event_time", FILE, POSITION]).take(pa.array(places[mine]))
+        names = ["event_id", "arrival_time", "event_time", FILE, POSITION, LINE]
+        table = part.read(names).take(pa.array(places[mine]))
         ids[mine] = table.column("event_id").to_pylist()
         times = (instants_us(table.column(name)).tolist() for name in ("arrival_time", "event_time"))
-        names = [part.files[n].name for n in table.column(FILE).to_pylist()]
-        for i, *turn in zip(mine, *times, names, table.column(POSITION).to_pylist(), strict=True):
-            turns[i] = tuple(turn)
+        others = (table.column(name).to_pylist() for name in (FILE, POSITION, LINE))
+        for i, arrival_us, event_us, number, position, line in zip(mine, *times, *others, strict=True):
+            turns[i] = (arrival_us, *part.files[number].turn(event_us, line), position)
     return ids.tolist(), turns.tolist()
 
 
@@ -338,11 +339,14 @@ def _broken_files(item: Refusals) -> pa.Table:
 
 
 def _places(item: Refusals, part: Part, table: pa.Table) -> tuple[list[str], list[int | None]]:
-    """Of each record the file, and the line or row, from 1."""
+    """Of each record the file, and the line or row, from 1; of what has landed, the partition and the offset."""
     before = [item.first_lines.get((f.name, start), 0) for f, start in zip(part.files, part.starts, strict=True)]
     numbers = table.column(FILE).to_pylist()
+    names = [part.files[n].name for n in numbers]
+    if item.stream.source is not None:
+        return names, table.column(POSITION).to_pylist()
     lines = table.column(LINE).to_pylist()
-    return [part.files[n].name for n in numbers], [before[n] + x + 1 for n, x in zip(numbers, lines, strict=True)]
+    return names, [before[n] + x + 1 for n, x in zip(numbers, lines, strict=True)]
 
 
 def homes_us(table: pa.Table, part: Part, homes: Mapping[str, Homes]) -> npt.NDArray[np.int64]:
@@ -354,6 +358,9 @@ def homes_us(table: pa.Table, part: Part, homes: Mapping[str, Homes]) -> npt.NDA
     for number in np.unique(files).tolist():
         rows = np.flatnonzero(files == number)
         file = part.files[number]
+        if file.by_arrival:
+            instants[rows] = arrival_us[rows]
+            continue
         home = homes.get(file.name) or Homes(1, 0, ((file.bytes, file.modified_us),))
         instants[rows] = home.of(arrival_us[rows], positions[rows])
     return instants
@@ -379,7 +386,7 @@ def _texts(stream: Stream, part: Part, table: pa.Table) -> list[str]:
     files, places = table.column(FILE).to_pylist(), table.column(POSITION).to_pylist()
     for number in sorted(set(files)):
         mine = sorted((at, i) for i, (file, at) in enumerate(zip(files, places, strict=True)) if file == number)
-        found = source_of(stream).texts_at(part.files[number], [at for at, _ in mine])
+        found = reader_of(stream).texts_at(stream, part.files[number], [at for at, _ in mine])
         for (_, i), text in zip(mine, found, strict=True):
             texts[i] = text
     return texts

@@ -34,7 +34,15 @@ from tidegate.sources.settle import (
 )
 from tidegate.stages import ingest_account as account
 from tidegate.stages.id_memory import memory_us, remembered, state_of
-from tidegate.stages.ingest_listing import Listing, changed_since, file_rows, listed, refuse_changed, seen_before
+from tidegate.stages.ingest_listing import (
+    Listing,
+    changed_since,
+    file_rows,
+    listed,
+    refuse_changed,
+    seen_before,
+    sources,
+)
 from tidegate.stages.ingest_summary import Summary
 from tidegate.stages.launcher import launch
 from tidegate.store.intervals import Interval
@@ -63,7 +71,8 @@ def read(context: RunContext, intervals: Sequence[Interval], slice_bytes: int = 
     """Ingest the intervals, all in one pass; each one's partitions are the same as if it were run alone."""
     context.require_predecessor("source_files", intervals, STAGE)
     with context.stage(STAGE, intervals) as stage:
-        listings = [listed(stream, intervals, slice_bytes) for stream in context.pipeline.streams]
+        source = sources(context, intervals)
+        listings = [listed(stream, source[stream.name], intervals, slice_bytes) for stream in context.pipeline.streams]
         for listing in listings:
             landed = sum(file.bytes for file in listing.files)
             context.progress(f"ingest: {listing.stream.name}: {len(listing.files)} files, {landed} bytes")
@@ -71,7 +80,10 @@ def read(context: RunContext, intervals: Sequence[Interval], slice_bytes: int = 
         apart = account.cut_inside(parsed.reports)
         if apart:
             # Cells with line ends were cut: these files are read as a whole, all of them again, which is rare.
-            listings = [listed(stream, intervals, slice_bytes, whole=apart) for stream in context.pipeline.streams]
+            listings = [
+                listed(stream, source[stream.name], intervals, slice_bytes, whole=apart)
+                for stream in context.pipeline.streams
+            ]
             parsed = _parse(context, stage, listings, intervals, slice_bytes)
         refuse_changed(listings)
         facts = account.facts_of(parsed.reports, seen_before(context, listings), intervals[0].start_us)
@@ -85,7 +97,8 @@ def read(context: RunContext, intervals: Sequence[Interval], slice_bytes: int = 
         planner.put_arrivals(context, stage, intervals, counts)
         for interval in intervals:
             number = refused[_number(interval)]
-            stage.record(interval, rows_in=number, rows_quarantined=number)
+            late = sum(facts.late[stream.name][_number(interval)] for stream in context.pipeline.landed_streams)
+            stage.record(interval, rows_in=number, rows_quarantined=number, rows_landed_late=late)
         context.progress(f"ingest: {stage.total('rows_out')} tuples, {stage.total('rows_quarantined')} quarantined")
 
 

@@ -30,7 +30,8 @@ class FileFacts:
     the interval → good records. ``by_file``: the same by file. ``homes``: file → where its refused records belong.
     ``first_lines``: file, and start of a piece → lines before it. ``refused``: file → how many of its records are.
     ``ignored``: stream → fields that no column is read from. ``columns``, ``names``: stream → columns of which any
-    record has a value, and the names of fields.
+    record has a value, and the names of fields. ``arrived``, ``late``: of streams that come through Spark, stream →
+    number of the interval → records, and those of them that landed late.
     """
 
     status: dict[str, str] = field(default_factory=dict)
@@ -43,6 +44,8 @@ class FileFacts:
     ignored: dict[str, IgnoredFields] = field(default_factory=lambda: defaultdict(dict))
     columns: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     names: dict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
+    arrived: dict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
+    late: dict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
 
     def since(self, file: SourceFile, interval: Interval) -> dict[str, Any]:
         """What ``source_files`` says of a file that the interval was the first to see so long; else 0 bytes."""
@@ -107,6 +110,8 @@ def _add(together: FileFacts, name: str, report: PieceReport) -> None:
     together.good[report.stream].update(report.by_interval)
     together.by_file.update({(name, number): rows for number, rows in report.by_interval.items()})
     together.refused[name] += report.refused
+    together.arrived[report.stream].update(report.arrived)
+    together.late[report.stream].update(report.late)
     together.columns[report.stream] |= report.columns
     together.names[report.stream].update(dict.fromkeys(report.names))
     ignored = together.ignored[report.stream]

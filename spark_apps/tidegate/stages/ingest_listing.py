@@ -14,11 +14,14 @@ from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Stream, from_us, to_us
 from tidegate.engine.context import RunContext
 from tidegate.sources.files import Expected, Piece, SourceFile, modified_at, pattern_unit
-from tidegate.sources.source import source_of
+from tidegate.sources.source import Source, source_of
 from tidegate.stages.ingest_account import FileFacts, Seen
+from tidegate.stages.landed_intervals import closed
 from tidegate.store.gathered import Gathered
 from tidegate.store.intervals import Interval, interval_labelled
+from tidegate.store.landed import landed_name
 from tidegate.store.places import place
+from tidegate.store.watermarks import Announcements
 
 _GROWTH_LOOKBACK_INTERVALS = 24
 
@@ -28,6 +31,7 @@ class Listing:
     """A stream's files, and the pieces that they are cut into."""
 
     stream: Stream
+    source: Source
     expected: tuple[Expected, ...]
     pieces: tuple[Piece, ...]
 
@@ -38,20 +42,40 @@ class Listing:
 
 
 def listed(
-    stream: Stream, intervals: Sequence[Interval], slice_bytes: int, whole: frozenset[str] = frozenset()
+    stream: Stream,
+    source: Source,
+    intervals: Sequence[Interval],
+    slice_bytes: int,
+    whole: frozenset[str] = frozenset(),
 ) -> Listing:
     """What is there for the intervals; the files ``whole`` are a piece each."""
-    source = source_of(stream)
-    expected = tuple(source.expected(intervals[0].start, intervals[-1].end))
+    start, end = intervals[0].start, intervals[-1].end
+    expected = tuple(source.expected(start, end))
     pieces: list[Piece] = []
     for file in (file for one in expected for file in one.files):
-        pieces += [Piece(stream, file, cost=file.bytes)] if file.name in whole else source.pieces(file, slice_bytes)
-    return Listing(stream, expected, tuple(pieces))
+        if file.name in whole:
+            pieces.append(Piece(stream, file, cost=file.bytes))
+        else:
+            pieces += source.pieces(file, start, end, slice_bytes)
+    return Listing(stream, source, expected, tuple(pieces))
+
+
+def sources(context: RunContext, intervals: Sequence[Interval]) -> dict[str, Source]:
+    """Stream → where its records come from. For streams that come through Spark the end of the intervals is announced.
+
+    Raises:
+        UserError: such a stream has not been read up to there, and nobody is landing it.
+    """
+    announced = closed(context, intervals[-1]) if context.pipeline.landed_streams else {}
+    folder = context.warehouse.folder
+    nothing = Announcements()
+    return {s.name: source_of(s, folder, announced.get(s.name, nothing)) for s in context.pipeline.streams}
 
 
 def seen_before(context: RunContext, listings: Sequence[Listing]) -> dict[str, Seen]:
     """File whose name says no interval → how long it was when which interval (its start) saw it so first."""
-    if all(pattern_unit(listing.stream.path) is not None for listing in listings):
+    streams = [listing.stream for listing in listings if listing.stream.source is None]
+    if all(pattern_unit(stream.path) is not None for stream in streams):
         return {}
     known = Gathered(context.warehouse.local / "_gathered" / "files_seen.parquet", keep=_with_since)
     rows = known.read(context.warehouse, "source_files", context.warehouse.labels("source_files"))
@@ -73,7 +97,7 @@ def _with_since(rows: pa.Table) -> pa.Table:
 
 def refuse_changed(listings: Sequence[Listing]) -> None:
     """UserError if a file is another now than when it was listed: what was read of it is neither."""
-    growing = [f.name for listing in listings for f in source_of(listing.stream).changed(listing.files)]
+    growing = [f.name for listing in listings for f in listing.source.changed(listing.files)]
     if growing:
         raise UserError(
             f"{growing[0]} changed while it was read ({len(growing)} such files): nothing was ingested; "
@@ -90,6 +114,11 @@ def file_rows(
     whose refused records belong to the interval since it was the first to see them.
     """
     stream = listing.stream
+    if stream.source is not None:
+        rows = facts.arrived[stream.name][number]
+        status = "ok" if rows else "missing"
+        yield {"stream": stream.name, "path": landed_name(stream), "status": status, "rows": rows, "since_bytes": 0}
+        return
     unit = pattern_unit(stream.path)
     for one in listing.expected:
         if one.period_start_us is not None and unit is not None:
@@ -113,7 +142,7 @@ def changed_since(context: RunContext, first: Interval) -> list[dict[str, Any]]:
     labels = [x for x in context.warehouse.labels("source_files") if x < first.label][-_GROWTH_LOOKBACK_INTERVALS:]
     changed = []
     for row in context.warehouse.read_arrow("source_files", labels).to_pylist():
-        if row["status"] not in ("ok", "empty"):
+        if row["status"] not in ("ok", "empty") or row["modified"] is None:
             continue
         modified_us = int(row["modified"].timestamp() * 1_000_000 + 0.5)
         file = SourceFile(place(row["path"]), row["bytes"], modified_us, None, None)
@@ -124,7 +153,6 @@ def changed_since(context: RunContext, first: Interval) -> list[dict[str, Any]]:
                 f"({row['bytes']} bytes then, {status.st_size} now): run that interval again"
             )
             now: dict[str, Any] = {"bytes": status.st_size, "modified": from_us(status.st_mtime_ns // 1000)}
-            now["since_bytes"] = 0
             now["since_bytes"] = 0
             changed.append({"stream": row["stream"], "path": row["path"], "status": "changed", **now})
     return changed

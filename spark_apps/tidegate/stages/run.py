@@ -49,6 +49,10 @@ def run(context: RunContext, intervals: Sequence[Interval], stages: Sequence[str
     """
     landed = bool(context.pipeline.landed_streams)
     names = [stage for stage in STAGES if stage in stages and (landed or stage not in _LANDING)]
+    if "land" in names:
+        # Once: what has landed does not depend on passes.
+        _application("land").run(context, intervals)
+        names.remove("land")
     passes = _passes(intervals)
     # The stages of a pass that no stage of the next one waits for run beside it.
     aside = [name for name in names if name in _ASIDE and len(passes) > 1 and on_this_machine()]

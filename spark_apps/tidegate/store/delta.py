@@ -205,7 +205,7 @@ class DeltaLog:
         return self.version
 
     def _open(self) -> None:
-        self._table = _opened(self.folder)
+        self._table = opened(self.folder)
         self.version = self._table.version()
         self._listing = Listing(self._table, self.partitioned)
         self._looked_s = time.monotonic()
@@ -242,7 +242,7 @@ class DeltaLog:
             return self._listing if number >= 0 else Listing(None, self.partitioned)
         if number not in self._earlier:
             # Versions are asked for one after the other.
-            self._earlier = {number: Listing(_opened(self.folder, number), self.partitioned)}
+            self._earlier = {number: Listing(opened(self.folder, number), self.partitioned)}
         return self._earlier[number]
 
     def live(self, version: int | None = None) -> tuple[LiveFile, ...]:
@@ -325,7 +325,7 @@ class DeltaLog:
                 if written and (self.version + 2) % _CHECKPOINT_EVERY == 0:
                     # The version is there, whatever becomes of this.
                     with suppress(DeltaError, OSError, UserError):
-                        table = _opened(self.folder)
+                        table = opened(self.folder)
                         table.create_checkpoint()
                         table.cleanup_metadata()
         except (DeltaError, OSError) as error:
@@ -380,7 +380,7 @@ class DeltaLog:
         """Remove the files that no version of the last ``hours`` names, those of killed runs too; how many."""
         if self.refresh() < 0:
             return 0
-        gone = _opened(self.folder).vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
+        gone = opened(self.folder).vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
         self.refresh()
         return len(gone)
 
@@ -400,7 +400,7 @@ class DeltaLog:
         # As it was opened, if nothing has been added since.
         table = self._table
         if table is None or table.version() != self.version:
-            table = _opened(self.folder)
+            table = opened(self.folder)
         there = {f.name: f for f in pa.schema(table.schema().to_arrow())}
         wanted = pa.schema(Schema.from_arrow(self.schema).to_arrow())
         for field_ in wanted:
@@ -483,7 +483,8 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _opened(folder: Place, version: int | None = None) -> DeltaTable:
+def opened(folder: Place, version: int | None = None) -> DeltaTable:
+    """A table as delta-rs has it; UserError if its log cannot be read."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 

@@ -10,8 +10,11 @@ from dataclasses import dataclass
 
 from tidegate.store.commit import STATE
 from tidegate.store.delta import RETENTION_HOURS, flush_logs
+from tidegate.store.landed import Landings
+from tidegate.store.landed_upkeep import tidy_landed
 from tidegate.store.places import ObjectPath, Place, remove_tree
 from tidegate.store.warehouse import Warehouse
+from tidegate.store.watermarks import Watermarks
 
 ORPHAN_HOURS = 24
 """A run that has not been committed by then is dead: no stage runs so long."""
@@ -41,6 +44,10 @@ def tidy(warehouse: Warehouse, retention_hours: int = RETENTION_HOURS, orphan_ho
         if log.refresh() >= 0:
             restored += _restore(warehouse, table, orphan_hours)
             files += log.vacuum(retention_hours)
+    files += tidy_landed(warehouse, retention_hours)
+    for small in (Watermarks(warehouse.folder).table, Landings(warehouse.folder).table):
+        small.merge()
+        files += small.vacuum(retention_hours)
     warehouse.commits.merge()
     files += warehouse.commits.vacuum(retention_hours)
     files += _clear_states(warehouse, retention_hours)

@@ -49,6 +49,7 @@ class Batch(ABC):
 
     Whoever reads the batch may say more of it. ``arrival_us``: int64[n], when the records arrived, whatever a column or
     their file says of it. ``too_early``: bool[n], which of them claim an arrival that cannot be: these are refused.
+    ``late``: bool[n], which of them landed after all up to their arrival had been announced to be known.
     ``file``: of which file they are, instead of the piece's, as far as ids and places are concerned.
     """
 
@@ -56,6 +57,7 @@ class Batch(ABC):
     lines: Places
     arrival_us: Places | None = None
     too_early: Mask | None = None
+    late: Mask | None = None
     file: SourceFile | None = None
 
     @property
@@ -84,6 +86,7 @@ class Batch(ABC):
         part.positions, part.lines = self.positions[rows], self.lines[rows]
         part.arrival_us = None if self.arrival_us is None else self.arrival_us[rows]
         part.too_early = None if self.too_early is None else self.too_early[rows]
+        part.late = None if self.late is None else self.late[rows]
         part.file = self.file
         return part
 

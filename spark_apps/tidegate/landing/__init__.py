@@ -1,0 +1,1 @@
+"""Streams that come through Spark's Structured Streaming: into ``landed_<stream>``, each record once."""

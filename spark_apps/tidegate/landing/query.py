@@ -1,0 +1,444 @@
+"""One landing query: from a stream's source into its landed table, as far as the source goes, or without end."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tidegate.declarations.errors import UserError
+from tidegate.declarations.models import KafkaSource, Pipeline, SparkSource, Stream, from_us
+from tidegate.declarations.variables import expanded
+from tidegate.landing.failures import sentence_of
+from tidegate.landing.kafka import Topic, described
+from tidegate.store import parquet
+from tidegate.store.landed import (
+    LEASE_S,
+    LandedTable,
+    Landing,
+    Landings,
+    landed_name,
+    landed_schema,
+)
+from tidegate.store.landed_upkeep import compact
+from tidegate.store.places import ObjectPath, Place, place
+from tidegate.store.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+CHECKPOINTS = "_checkpoints"
+_RENEW_S = LEASE_S / 3
+_SAY_S = 10.0
+_TIDY_BATCHES = 200
+_DEFAULT_OFFSETS = "1000000"
+Say = Callable[[str], None]
+
+
+@dataclass
+class Landed:
+    """What a landing query did: records and batches, and up to when the source was read."""
+
+    records: int = 0
+    batches: int = 0
+    read_to_us: int | None = None
+
+
+@dataclass
+class LandingQuery:
+    """The landing of one stream. ``spark``: the session. ``say``: tells how far it has come."""
+
+    pipeline: Pipeline
+    warehouse: Warehouse
+    stream: Stream
+    spark: SparkSession
+    say: Say
+    table: LandedTable = field(init=False)
+    landings: Landings = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.table = LandedTable(self.warehouse.folder / landed_name(self.stream))
+        self.landings = Landings(self.warehouse.folder)
+
+    def run(self, every_s: float | None, stop: Callable[[], bool]) -> Generator[None, None, Landed]:
+        """Land what the source has now; with ``every_s``, go on until ``stop`` says so, a batch that often.
+
+        Spark does the work: this yields while there is nothing to do here.
+
+        Raises:
+            UserError: the source cannot be read; what has landed before stays.
+        """
+        self._prepare()
+        with self._lease() as epoch:
+            if epoch is None:
+                return (yield from self._wait_for_other(every_s, stop))
+            topic = described(self.stream.source) if isinstance(self.stream.source, KafkaSource) else None
+            number, base, generation, known, start = self._begin(epoch, topic)
+            plan_of = self._plan(epoch, number, base, generation, known)
+            frame = self._frame(start)
+            return (yield from self._follow(frame, plan_of, epoch, generation, topic, every_s, stop))
+
+    # ---------------------------------------------------------------- before it starts
+
+    def _prepare(self) -> None:
+        columns = None if isinstance(self.stream.source, KafkaSource) else self._columns()
+        self.table.create(landed_schema(self.stream, columns))
+
+    def _columns(self) -> pa.Schema:
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        return to_arrow_schema(self._source_frame({}).schema)
+
+    @contextmanager
+    def _lease(self) -> Iterator[int | None]:
+        epoch = self.table.take_lease()
+        try:
+            yield epoch
+        finally:
+            if epoch is not None:
+                with suppress(UserError):
+                    self.table.renew_lease(epoch, 0)
+
+    def _wait_for_other(self, every_s: float | None, stop: Callable[[], bool]) -> Generator[None, None, Landed]:
+        """Until another process, which lands the stream, has read what the source has now."""
+        now_us = time.time_ns() // 1000
+        self.say(f"{self.stream.name}: another process is landing this stream: waiting for it")
+        while not stop():
+            newest = self.landings.newest().get(self.stream.name)
+            if every_s is None and newest is not None and newest.read_to_us is not None and newest.read_to_us >= now_us:
+                return Landed(read_to_us=newest.read_to_us)
+            self.table.refresh()
+            if self.table.state().lease_until_ms <= time.time_ns() // 1_000_000:
+                return (yield from self.run(every_s, stop))
+            yield
+        return Landed()
+
+    def checkpoint(self, number: int) -> Place:
+        """Where Spark keeps its own of the landing."""
+        root = self.stream.checkpoint
+        folder = self.warehouse.folder / CHECKPOINTS if root is None else place(root) / self.pipeline.name
+        return folder / self.stream.name / str(number)
+
+    def _begin(self, epoch: int, topic: Topic | None) -> tuple[int, int, int, dict[str, int] | None, str | None]:
+        """The checkpoint to go on with: its number and base, the generation, what has landed, and where to start.
+
+        The last two are for a checkpoint that begins where others have ended.
+        """
+        state = self.table.state()
+        newest = self.landings.newest().get(self.stream.name)
+        generation = state.generation
+        if state.checkpoint >= 0 and self._made_anew(topic, newest, generation):
+            self.say(f"{self.stream.name}: the topic was deleted and made again: generation {generation + 1} begins")
+            number = self.table.begin_checkpoint(epoch, state.last_batch + 1, generation + 1)
+            return number, state.last_batch + 1, generation + 1, None, None
+        there = state.checkpoint >= 0 and self._has_begun(state.checkpoint, state.spark_batch)
+        if there or (state.checkpoint >= 0 and state.spark_batch < 0 and state.base == 0):
+            self._refuse_lost(topic, newest)
+            return state.checkpoint, state.base, generation, None, None
+        base = state.last_batch + 1 if state.checkpoint >= 0 else 0
+        known, start = None, None
+        if base > 0:
+            self.say(f"{self.stream.name}: its checkpoint is gone: another one begins where the last batch ended")
+            known, start = self._resume(generation, newest)
+            self._refuse_lost(topic, newest, start)
+        return self.table.begin_checkpoint(epoch, base, generation), base, generation, known, start
+
+    def _has_begun(self, number: int, spark_batch: int) -> bool:
+        """Whether a checkpoint is there, and knows all that has landed under it: not one of an older backup."""
+        folder = self.checkpoint(number)
+        batches = [int(file.name) for file in (folder / "offsets").glob("*") if file.name.isdigit()]
+        return (folder / "metadata").exists() and max(batches, default=-1) >= max(spark_batch, 0)
+
+    def _made_anew(self, topic: Topic | None, newest: Landing | None, generation: int) -> bool:
+        if topic is None or newest is None or newest.generation != generation:
+            return False
+        if newest.source_id:
+            return newest.source_id != topic.id
+        return any(topic.ends.get(p, 0) < offset for p, offset in self._offsets(newest.offsets).items())
+
+    def _offsets(self, text: str) -> dict[int, int]:
+        assert isinstance(self.stream.source, KafkaSource)
+        try:
+            parts = json.loads(text).get(self.stream.source.topic, {}) if text else {}
+        except ValueError:
+            parts = {}
+        return {int(p): int(offset) for p, offset in parts.items()}
+
+    def _refuse_lost(self, topic: Topic | None, newest: Landing | None, start: str | None = None) -> None:
+        """UserError if retention has removed records that have not landed."""
+        source = self.stream.source
+        if topic is None or not isinstance(source, KafkaSource):
+            return
+        if source.options.get("failOnDataLoss", "true").lower() == "false":
+            return
+        offsets = self._offsets(start or (newest.offsets if newest else ""))
+        lost = {p: (at, topic.least[p] - 1) for p, at in offsets.items() if topic.least.get(p, 0) > at}
+        if lost:
+            spans = ", ".join(f"partition {p}: offsets {a} to {b}" for p, (a, b) in sorted(lost.items()))
+            raise UserError(
+                f"{self.stream.name}: the topic's retention has removed records before they landed ({spans}); to go "
+                "on without them, write failOnDataLoss: 'false' under options, land once, and take it out again"
+            )
+
+    def _resume(self, generation: int, newest: Landing | None) -> tuple[dict[str, int] | None, str | None]:
+        """Where a new checkpoint begins: rows of files that have landed, or offsets."""
+        source = self.stream.source
+        if isinstance(source, KafkaSource):
+            return None, self._next_offsets(generation, newest)
+        frame = self._source_frame({})
+        if _file_column(frame) is not None:
+            return self._known_rows(), None
+        state_less = source is not None and source.format in ("rate", "rate-micro-batch")
+        if state_less:
+            return None, None
+        raise UserError(
+            f"{self.stream.name}: the checkpoint of its landing is gone, and a source of format "
+            f"'{source.format if source else ''}' cannot be told where to go on: restore {self.checkpoint(0).parent}, "
+            f"or begin anew from the source with: tidegate land {self.pipeline.folder} --warehouse "
+            f"{self.warehouse.root} --anew {self.stream.name}"
+        )
+
+    def _next_offsets(self, generation: int, newest: Landing | None) -> str | None:
+        """Per partition the offset behind the last that has landed."""
+        assert isinstance(self.stream.source, KafkaSource)
+        offsets = self._offsets(newest.offsets) if newest is not None and newest.generation == generation else {}
+        state = self.table.state()
+        if newest is None or newest.batch < state.last_batch or not offsets:
+            # The last batch's row is missing: its records say where it ended.
+            for file in self.table.files():
+                rows = parquet.opened(self.table.folder / file.path).read(["generation", "partition", "position"])
+                for part in rows.group_by(["generation", "partition"]).aggregate([("position", "max")]).to_pylist():
+                    if part["generation"] == generation:
+                        at = part["position_max"] + 1
+                        offsets[part["partition"]] = max(offsets.get(part["partition"], 0), at)
+        return json.dumps({self.stream.source.topic: {str(p): o for p, o in sorted(offsets.items())}})
+
+    def _known_rows(self) -> dict[str, int]:
+        known: dict[str, int] = {}
+        for file in self.table.files():
+            rows = parquet.opened(self.table.folder / file.path).read(["source", "position"])
+            for part in rows.group_by("source").aggregate([("position", "max")]).to_pylist():
+                known[part["source"]] = max(known.get(part["source"], 0), part["position_max"] + 1)
+        return known
+
+    # ---------------------------------------------------------------- the query
+
+    def _plan(self, epoch: int, number: int, base: int, generation: int, known: dict[str, int] | None) -> str:
+        from tidegate.landing.writer import LandingPlan
+
+        checkpoint = self.checkpoint(number)
+        return LandingPlan(
+            stream=self.stream,
+            folder=str(self.warehouse.folder),
+            checkpoint=str(checkpoint),
+            interval_us=self.pipeline.interval_s * 1_000_000,
+            epoch=epoch,
+            number=number,
+            base=base,
+            generation=generation,
+            columns=None if isinstance(self.stream.source, KafkaSource) else self._columns(),
+            known=known,
+        ).packed()
+
+    def _frame(self, start: str | None) -> DataFrame:
+        """The source's records as the sink takes them."""
+        from pyspark.sql import functions as f
+
+        from tidegate.landing.writer import SOURCE_FILE
+
+        frame = self._source_frame({"startingOffsets": start} if start is not None else {})
+        if isinstance(self.stream.source, KafkaSource):
+            return frame.select(
+                f.col("topic").alias("source"),
+                f.col("partition"),
+                f.col("offset").alias("position"),
+                "key",
+                "value",
+                "headers",
+                "timestamp",
+            )
+        column = _file_column(frame)
+        return frame if column is None else frame.select("*", column.alias(SOURCE_FILE))
+
+    def _source_frame(self, more: dict[str, str]) -> DataFrame:
+        source = self.stream.source
+        assert source is not None
+        options = expanded(source.options)
+        if isinstance(source, KafkaSource):
+            options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": _DEFAULT_OFFSETS, **options, **more}
+            options |= {
+                "kafka.bootstrap.servers": expanded({"servers": source.servers})["servers"],
+                "subscribe": source.topic,
+                "includeHeaders": "true",
+            }
+            return self.spark.readStream.format("kafka").options(**options).load()
+        reader = self.spark.readStream.format(source.format).options(**{**self._relative(source, options), **more})
+        return (reader.schema(source.columns) if source.columns else reader).load()
+
+    def _relative(self, source: SparkSource, options: dict[str, str]) -> dict[str, str]:
+        """A path in the options is relative to the pipeline's folder."""
+        path = options.get("path")
+        if path is None or "://" in path or path.startswith("/"):
+            return options
+        return {**options, "path": str(self.pipeline.folder / path)}
+
+    def _follow(
+        self,
+        frame: DataFrame,
+        plan: str,
+        epoch: int,
+        generation: int,
+        topic: Topic | None,
+        every_s: float | None,
+        stop: Callable[[], bool],
+    ) -> Generator[None, None, Landed]:
+        from tidegate.landing.writer import NAME, LandingSink
+
+        self.spark.dataSource.register(LandingSink)
+        checkpoint = self.checkpoint(self.table.state().checkpoint)
+        writer = (
+            frame.writeStream.format(NAME)
+            .option("plan", plan)
+            .option("checkpointLocation", _hadoop(checkpoint))
+            .queryName(f"{self.pipeline.name}.{self.stream.name}")
+        )
+        trigger: dict[str, Any] = (
+            {"availableNow": True} if every_s is None else {"processingTime": f"{every_s} seconds"}
+        )
+        started_us = time.time_ns() // 1000
+        progress = Progress(self.stream.name, self.say)
+        query: StreamingQuery | None = None
+        try:
+            query = writer.trigger(**trigger).start()
+            renewed, tidied = time.monotonic(), 0
+            while query.isActive:
+                yield
+                progress.look(query)
+                if time.monotonic() - renewed > _RENEW_S:
+                    self.table.renew_lease(epoch)
+                    renewed = time.monotonic()
+                if progress.batches >= tidied + _TIDY_BATCHES:
+                    tidied = progress.batches
+                    self.landings.table.merge()
+                    compact(self.table, self.pipeline.interval_s * 1_000_000)
+                if stop():
+                    query.stop()
+                    break
+            query.awaitTermination(1)
+        except UserError:
+            raise
+        except Exception as error:
+            sentence = sentence_of(error, self.stream)
+            if sentence is None:
+                raise
+            raise UserError(sentence) from None
+        finally:
+            if query is not None:
+                with suppress(Exception):
+                    query.stop()
+        progress.look(query)
+        self.table.refresh()
+        self.table.require_lease(epoch)
+        landed = Landed(progress.records, progress.batches, started_us if every_s is None else progress.read_to_us)
+        newest = self.landings.newest().get(self.stream.name)
+        batch = self.table.state().last_batch
+        offsets = progress.offsets or (newest.offsets if newest and newest.generation == generation else "")
+        self.landings.add(
+            self.stream.name, batch, generation, offsets, landed.read_to_us, None if topic is None else topic.id
+        )
+        return landed
+
+
+@dataclass
+class Progress:
+    """What a query says of itself: counted, and said from time to time."""
+
+    stream: str
+    say: Say
+    records: int = 0
+    batches: int = 0
+    offsets: str = ""
+    read_to_us: int | None = None
+    _seen: int = -1
+    _said: float = field(default_factory=time.monotonic)
+
+    def look(self, query: Any) -> None:
+        """Take in the batches that are done."""
+        for progress in query.recentProgress:
+            # By its text: the objects of Spark Connect lack some of what those of a session of one's own have.
+            one = json.loads(progress.json)
+            if one["batchId"] <= self._seen or not one.get("sources"):
+                continue
+            self._seen = one["batchId"]
+            [source] = one["sources"][:1]
+            rows = source.get("numInputRows") or 0
+            self.records += rows
+            self.batches += rows > 0
+            self.offsets = _text(source.get("endOffset")) or self.offsets
+            self._tell(one, source)
+
+    def _tell(self, one: Any, source: Any) -> None:
+        now = time.monotonic()
+        if now - self._said < _SAY_S:
+            return
+        self._said = now
+        rate = one.get("processedRowsPerSecond") or 0.0
+        behind = _behind(source)
+        ahead = ""
+        if behind:
+            total = sum(behind.values())
+            most = max(behind, key=lambda partition: behind[partition])
+            ahead = f", {total} behind ({behind[most]} of them in partition {most})"
+            if rate > 0:
+                ahead += f", about {total / rate:.0f} s to go"
+        self.say(f"{self.stream}: {self.records} records landed, {rate:.0f} a second{ahead}")
+
+
+def _behind(source: Any) -> dict[str, int]:
+    """Partition → records that it has beyond those that have landed; empty where a source does not say."""
+    end, latest = source.get("endOffset"), source.get("latestOffset")
+    try:
+        end, latest = (json.loads(x) if isinstance(x, str) else x for x in (end, latest))
+        return {
+            partition: offset - end.get(topic, {}).get(partition, 0)
+            for topic, parts in latest.items()
+            for partition, offset in parts.items()
+            if offset > end.get(topic, {}).get(partition, 0)
+        }
+    except (ValueError, AttributeError, TypeError):
+        return {}
+
+
+def _text(offset: Any) -> str:
+    return offset if isinstance(offset, str) else "" if offset is None else json.dumps(offset)
+
+
+def _file_column(frame: DataFrame) -> Any:
+    """The column that says which file a row is from, None if the source has none."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as f
+
+    column = f.col("_metadata.file_path")
+    try:
+        frame.select(column).schema  # noqa: B018  # resolved when it is looked at
+    except PySparkException:
+        return None
+    return column
+
+
+def _hadoop(where: Place) -> str:
+    """What Spark calls a place."""
+    return str(where).replace("s3://", "s3a://", 1) if isinstance(where, ObjectPath) else str(where)
+
+
+def read_to(landing: Landing | None) -> str:
+    """Up to when a source has been read, for messages."""
+    if landing is None or landing.read_to_us is None:
+        return "never"
+    return f"{from_us(landing.read_to_us):%Y-%m-%dT%H:%M:%SZ}"
