@@ -51,7 +51,7 @@ def _parts(match: re.Match[str]) -> tuple[str, bool, str]:
 def expanded(options: Mapping[str, str]) -> dict[str, str]:
     """Options with their variables looked up: for whoever reads the stream, at that moment and nowhere else.
 
-    >>> expanded({"kafka.security.protocol": "${TIDEGATE_NOT_SET:-SSL}"})
+    >>> expanded({"kafka.security.protocol": "${SECURITY:-SSL}"})
     {'kafka.security.protocol': 'SSL'}
 
     Raises:
