@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -253,3 +255,19 @@ def test_of_two_who_land_the_one_without_the_lease_stops(tmp_path: Path) -> None
         world.table.land(files, world.epoch, world.plan.number, 0)
     other.refresh()
     assert other.files() == []
+
+
+def test_the_lease_of_a_process_that_was_killed_is_taken_at_once(tmp_path: Path) -> None:
+    world = World(tmp_path, random.Random(0))
+    world.table.renew_lease(world.epoch, 0)
+    code = (
+        "import sys, time; from pathlib import Path; from tidegate.store.landed import LandedTable\n"
+        "print(LandedTable(Path(sys.argv[1])).take_lease(), flush=True); time.sleep(60)"
+    )
+    command = [sys.executable, "-c", code, str(world.table.folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"{world.epoch + 1}\n"
+        assert world.table.take_lease() is None
+        process.kill()
+    assert world.table.take_lease() == world.epoch + 2

@@ -7,7 +7,10 @@ batch that comes again is seen to be there, and whoever has lost the lease lands
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,9 +19,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import psutil  # type: ignore[import-untyped]
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.declarations import names
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import KafkaSource, Stream, from_us, to_us
 from tidegate.store.append_table import AppendTable
@@ -61,6 +66,7 @@ KAFKA_FIELDS: tuple[tuple[str, pa.DataType], ...] = (
 DAY = "day"
 LEASE_S = 60.0
 _LEASE, _UNTIL, _CHECKPOINT, _GENERATION, _FLOOR = "lease", "lease_until_ms", "checkpoint", "generation", "floor_us"
+_MACHINE, _PROCESS, _BEGAN = "lease_machine", "lease_process", "lease_began_ms"
 _CONFIGURATION = {"delta.logRetentionDuration": "interval 7 days", "delta.checkpointInterval": "100"}
 
 
@@ -74,9 +80,8 @@ def landed_schema(stream: Stream, columns: pa.Schema | None = None) -> pa.Schema
     fields = [pa.field(*one) for one in PLACE_FIELDS]
     if isinstance(stream.source, KafkaSource):
         return pa.schema([*fields, *(pa.field(*one) for one in KAFKA_FIELDS)])
-    names = {name for name, _ in PLACE_FIELDS} | {DAY}
     assert columns is not None, "a source of Spark says its columns itself"
-    return pa.schema([*fields, *(one.with_name(f"{one.name}_") if one.name in names else one for one in columns)])
+    return pa.schema([*fields, *(one.with_name(names.landed_name(one.name)) for one in columns)])
 
 
 @dataclass(frozen=True)
@@ -102,11 +107,12 @@ class LandedState:
 
     ``checkpoint``: number of the present one, −1 before the first; ``base``: number of its first batch;
     ``spark_batch``: the last batch of Spark's that has landed under it, −1: none. ``floor_us``: records that arrived
-    before have been removed.
+    before have been removed. ``holder``: who has the lease: machine, process, and when that began.
     """
 
     lease: int
     lease_until_ms: int
+    holder: tuple[int, int, int]
     checkpoint: int
     base: int
     spark_batch: int
@@ -196,6 +202,7 @@ class LandedTable:
         return LandedState(
             lease=number(_LEASE, 0),
             lease_until_ms=number(_UNTIL, 0),
+            holder=(number(_MACHINE, 0), number(_PROCESS, 0), number(_BEGAN, 0)),
             checkpoint=checkpoint,
             base=number(f"base-{checkpoint}", 0),
             spark_batch=number(f"batches-{checkpoint}", -1),
@@ -226,13 +233,18 @@ class LandedTable:
         return files
 
     def take_lease(self, seconds: float = LEASE_S) -> int | None:
-        """Take the right to land, until it expires or is renewed: its epoch. None while somebody else has it."""
+        """Take the right to land, until it expires or is renewed: its epoch. None while somebody else has it.
+
+        Of a process of this machine that has ended it is taken at once.
+        """
+        machine, process, began = _this_process()
+        holder = {_MACHINE: machine, _PROCESS: process, _BEGAN: began}
         while True:
             self.refresh()
             state = self.state()
-            if state.lease_until_ms > _now_ms():
+            if state.lease_until_ms > _now_ms() and not _has_ended(state.holder):
                 return None
-            if self.commit((), {_LEASE: state.lease + 1, _UNTIL: _until_ms(seconds)}):
+            if self.commit((), {_LEASE: state.lease + 1, _UNTIL: _until_ms(seconds), **holder}):
                 return state.lease + 1
 
     def renew_lease(self, epoch: int, seconds: float = LEASE_S) -> None:
@@ -448,6 +460,24 @@ def _stats(file: LandedFile) -> str:
 
 def _text(us: int) -> str:
     return f"{from_us(us):%Y-%m-%dT%H:%M:%S.%fZ}"
+
+
+def _this_process() -> tuple[int, int, int]:
+    """This machine, since it was started; this process, and when it began (ms)."""
+    name = f"{socket.gethostname()} {int(psutil.boot_time())}".encode()
+    machine = int.from_bytes(hashlib.sha256(name).digest()[:7])
+    return machine, os.getpid(), int(psutil.Process().create_time() * 1000)
+
+
+def _has_ended(holder: tuple[int, int, int]) -> bool:
+    """Whether it is known that a process is no more."""
+    machine, process, began_ms = holder
+    if machine != _this_process()[0]:
+        return False
+    try:
+        return int(psutil.Process(process).create_time() * 1000) != began_ms
+    except psutil.Error:
+        return True
 
 
 def _now_ms() -> int:
