@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.attacks import declarations, faults, full_disk, histories, kills, records, store_faults
+from tests.attacks import declarations, faults, full_disk, histories, kills, landings, records, store_faults
 
 # Name → what attacks once with a seed, in an empty folder: how much was tried, and the faults that it found.
 CAMPAIGNS: dict[str, Callable[[int, Path], tuple[int, list[str]]]] = {
@@ -25,6 +25,7 @@ CAMPAIGNS: dict[str, Callable[[int, Path], tuple[int, list[str]]]] = {
     "calls": faults.calls,
     "requests": store_faults.attack,
     "full-disk": full_disk.attack,
+    "landings": landings.attack,
 }
 
 
