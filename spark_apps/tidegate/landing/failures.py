@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from tidegate.declarations.models import KafkaSource, Stream
+from tidegate.landing.kafka import wrong_password
 
 _SECRET = re.compile(r"(?i)((?:password|secret|token|jaas\.config)\S*\s*[=:]\s*)\S+")
 
@@ -21,7 +22,7 @@ def sentence_of(error: BaseException, stream: Stream) -> str | None:
         if "UnknownTopicOrPartition" in text or "does not host this topic" in text:
             return f"{name}: there is no topic '{topic}' at {servers}: create it, or mend 'topic' in pipeline.yml"
         if "SaslAuthenticationException" in text or "Authentication failed" in text:
-            return f"{name}: Kafka at {servers} refused the user or the password; look at the options' variables"
+            return f"{name}: {wrong_password(servers)}"
         if "TopicAuthorizationException" in text or "GroupAuthorizationException" in text:
             return f"{name}: this user may not read topic '{topic}' at {servers}"
         if "SslAuthenticationException" in text or "SSL handshake failed" in text:

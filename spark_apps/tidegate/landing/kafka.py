@@ -40,7 +40,7 @@ def described(source: KafkaSource) -> Topic | None:
         UserError: nobody answers, or there is no such topic.
     """
     try:
-        from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPartition
+        from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
         from confluent_kafka.admin import AdminClient
     except ImportError:
         return None
@@ -48,8 +48,11 @@ def described(source: KafkaSource) -> Topic | None:
     if settings is None:
         return None
     servers = settings["bootstrap.servers"]
+    heard: list[KafkaError] = []
+    # A refused password is told there alone: for whoever waits, the connection breaks and nothing comes.
+    settings["error_cb"] = heard.append
+    admin = AdminClient(settings)
     try:
-        admin = AdminClient(settings)
         listed = admin.list_topics(timeout=_PATIENCE_S).topics
         if source.topic not in listed or listed[source.topic].error is not None:
             raise UserError(no_topic(source.topic, list(listed), servers))
@@ -64,6 +67,9 @@ def described(source: KafkaSource) -> Topic | None:
         finally:
             consumer.close()
     except KafkaException as error:
+        admin.poll(0)
+        if any(one.code() == KafkaError._AUTHENTICATION for one in heard):
+            raise UserError(wrong_password(servers)) from None
         raise UserError(refused(servers, str(error.args[0].str() if error.args else error))) from None
     return Topic(str(topic.topic_id), {p: a for p, (a, _) in marks.items()}, {p: b for p, (_, b) in marks.items()})
 
@@ -75,6 +81,11 @@ def no_topic(topic: str, others: list[str], servers: str) -> str:
     near = get_close_matches(topic, [name for name in others if not name.startswith("__")], n=1)
     hint = f"did you mean '{near[0]}'?" if near else "create it, or mend 'topic' in pipeline.yml"
     return f"there is no topic '{topic}' at {servers}: {hint}"
+
+
+def wrong_password(servers: str) -> str:
+    """What is said of brokers that do not know the user."""
+    return f"Kafka at {servers} refused the user or the password; look at the variables of the options"
 
 
 def refused(servers: str, why: str) -> str:
@@ -95,7 +106,9 @@ def client_settings(source: KafkaSource) -> dict[str, Any] | None:
             continue
         key = name.removeprefix("kafka.")
         if key == "sasl.jaas.config":
-            pairs = {m[1]: next(g for g in m.groups()[1:] if g is not None) for m in _JAAS.finditer(value)}
+            # Java reads a backslash before any character as that character.
+            quoted = {m[1]: next(g for g in m.groups()[1:] if g is not None) for m in _JAAS.finditer(value)}
+            pairs = {name: re.sub(r"\\(.)", r"\1", text) for name, text in quoted.items()}
             settings |= {f"sasl.{name}": text for name, text in pairs.items()}
         elif key in _OTHERWISE:
             settings[_OTHERWISE[key]] = value
