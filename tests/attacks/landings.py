@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -214,15 +214,16 @@ def _compare(mine: Landing, topics: Topics) -> list[str]:
     sent = topics.read("orders")
     places = [(row["generation"], row["partition"], row["position"], row["value"]) for row in mine.landed()]
     expected = [(0, record.partition, record.offset, record.value) for record in sent]
-    faults = _differences("landed", places, expected)
+    faults = differences("landed", places, expected)
     values = {(record.partition, record.offset): record.value or b"" for record in sent}
     good = {place: json.loads(value)["id"] for place, value in values.items() if value.endswith(b"}")}
     poison = sorted(str(offset) for place, _ in values.items() if place not in good for offset in place[1:])
-    faults += _differences("events", mine.events(), sorted(good.values()))
-    return faults + _differences("quarantine", [str(row["position"]) for row in mine.quarantine()], poison)
+    faults += differences("events", mine.events(), sorted(good.values()))
+    return faults + differences("quarantine", [str(row["position"]) for row in mine.quarantine()], poison)
 
 
-def _differences(what: str, seen: list[object] | list[str], expected: list[object] | list[str]) -> list[str]:
+def differences(what: str, seen: Iterable[object], expected: Iterable[object]) -> list[str]:
+    """What is too much, and what is missing."""
     there, should = Counter(map(repr, seen)), Counter(map(repr, expected))
     faults = []
     if there - should:

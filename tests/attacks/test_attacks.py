@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.attacks import declarations, faults, full_disk, histories, kills, records, store_faults
+from tests.attacks import declarations, faults, full_disk, histories, kills, landings, records, store_faults
 from tests.live_files import a_pipeline
 
 from tidegate.declarations.tables import common_schema
@@ -62,6 +62,12 @@ def test_a_history_that_never_was_is_found() -> None:
     late = {"what": "commit", "who": "live", "run": "b", "hours": [0], "known": 0, "begin": 0, "end": 2}
     first = late | {"run": "a"}
     assert "did not know" in histories.judge([[first, late]], commits)[0]
+
+
+def test_a_record_that_was_lost_or_came_twice_is_found() -> None:
+    assert landings.differences("events", ["a", "b"], ["b", "a"]) == []
+    assert "1 missing, such as 'b'" in landings.differences("events", ["a"], ["a", "b"])[0]
+    assert "1 too many, such as 'a'" in landings.differences("events", ["a", "a"], ["a"])[0]
 
 
 def test_killed_writers_readers_and_upkeep_leave_whole_runs_in_a_store(tmp_path: Path) -> None:
