@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,12 +13,14 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.command import tidegate
 from tests.kafka.conftest import USERS
 from tests.kafka.landing import Landing, ids, order, orders, until
 from tests.kafka.topics import Record, Topics
 
 from tidegate.declarations.errors import UserError
 from tidegate.engine.jars import jars
+from tidegate.engine.session import SPARK_CONF
 from tidegate.examples.broker import Broker
 
 JAAS = (
@@ -272,3 +275,32 @@ def test_a_re_run_after_the_topic_went_gives_the_same_rows(
 
     assert by_id(mine.rows("events_orders")) == by_id(events) and len(events) == 90
     assert by_id(mine.quarantine()) == by_id(refused)
+
+
+@pytest.mark.slow
+def test_no_password_is_in_the_event_log_of_spark(
+    broker: Broker, topics: Topics, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    ((user, password),) = USERS.items()
+    name = topic()
+    topics.send(name, orders(range(5)))
+    options = {
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": JAAS,
+    }
+    mine = Landing(tmp_path, broker.sasl_servers, name, options)
+    mine.declare()
+    conf, log = tmp_path / "conf", tmp_path / "log"
+    log.mkdir()
+    shutil.copytree(SPARK_CONF, conf)
+    with (conf / "spark-defaults.conf").open("a") as defaults:
+        defaults.write(
+            f"\nspark.eventLog.enabled true\nspark.eventLog.compress false\nspark.eventLog.dir {log.as_uri()}\n"
+        )
+    secrets = {"TESTS_KAFKA_USER": user, "TESTS_KAFKA_PASSWORD": password.replace("\\", "\\\\")}
+    ran = tidegate("land", mine.pipeline, "--warehouse", mine.warehouse, SPARK_CONF_DIR=conf, **secrets)
+    assert ran.status == 0 and "5 records landed" in ran.output
+    events = "".join(file.read_text() for file in log.rglob("events_*"))
+    assert "kafka" in events.lower()  # plans are in it
+    assert "s3cret-5f1c" not in events + ran.output + ran.errors
