@@ -1,7 +1,8 @@
 """What a failed expectation means: the one place to change it.
 
 * ``critical``: the stage fails, and with it the Airflow task. Kept for what makes the tables wrong or the machine
-  unsafe: rows lost, memory above its budget, an answer that contradicts itself. Going on would spread the damage.
+  unsafe: rows lost, a stage's memory above its budget, an answer that contradicts itself. Going on would spread the
+  damage.
 * ``warning``: shown in the report, the run goes on. A broken promise of accuracy is one by default: it must be seen,
   but it tells of windows that are long over. Halting would not mend them; it would stop the very intervals from which
   the next, better slack is learned. A missed period is one warning, in the interval that judges it. Set
@@ -96,6 +97,7 @@ SEVERITIES: Mapping[str, Severity] = MappingProxyType(
         "metrics_rows_computed": "info",
         "state_within_memory_budget": "critical",
         "process_within_budget": "critical",
+        "server_within_budget": "warning",
     }
 )
 

@@ -227,7 +227,7 @@ def _rule_suites() -> dict[str, str]:
         "rows": "completeness", "partitions": "completeness", "stages": "completeness", "windows": "completeness",
         "answer": "answers", "truth": "accuracy", "accuracy": "accuracy", "window": "accuracy",
         "promise": "promises", "slack": "promises", "plan": "plans", "history": "history",
-        "metrics": "run_metrics", "state": "run_metrics", "process": "run_metrics",
+        "metrics": "run_metrics", "state": "run_metrics", "process": "run_metrics", "server": "run_metrics",
     }  # fmt: skip
     return {rule: prefixes[rule.partition("_")[0]] for rule in SEVERITIES}
 

@@ -10,12 +10,12 @@ A pipeline that is declared in ``pipelines/<name>/`` beside the DAG files gets i
 ``pipelines/`` in ``.airflowignore`` keeps Airflow from looking for DAGs there.) Pass ``end=`` for data that is over,
 ``owner_link=`` to make the owner's name a link, or a path instead of a name for a folder elsewhere.
 
-The DAG knows application names and string arguments. Spark stages are applications, one process each, so that a
-memory budget means something: submitted to a cluster, or run on this machine, where they start Spark when they have
-work enough for it; ``check_quality`` and ``publish`` are plain commands because Great Expectations works on
-Arrow tables and dbt starts its own session. An interval runs one stage at a time, so that the stages of a small
-machine do not compete for memory; ``TIDEGATE_POOL`` names a pool of Airflow that says instead how many may run, over
-all pipelines.
+The DAG knows application names and string arguments. Spark stages are applications, a process or a submitted job each,
+so that a memory budget means something; where Spark is says the connection ``spark_default``, or another submitter
+(``submit=``, see submission.py and submitters.py). ``check_quality`` and ``publish`` are plain commands because Great
+Expectations works on Arrow tables and dbt starts its own session. An interval runs one stage at a time, so that the
+stages of a small machine do not compete for memory; ``TIDEGATE_POOL`` names a pool of Airflow that says instead how
+many may run, over all pipelines.
 
 The environment says where things are: ``TIDEGATE_WAREHOUSE``, a path or a URI such as ``s3://bucket/folder`` (default:
 ``$AIRFLOW_HOME/tidegate/warehouse``; keys: Airflow's connection ``aws_default``, see object_store.py) and
@@ -32,19 +32,19 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, BaseOperator, CronDataIntervalTimetable
+from airflow.sdk import DAG, BaseOperator, BaseOperatorLink, CronDataIntervalTimetable
 
 from tidegate.declarations.stages import Stage
 from tidegate_dags.alerts import deadline, failed
 from tidegate_dags.assets import SayPartitions, inlets, outlets
 from tidegate_dags.declaration import Declaration, parse_instant, read_declaration
 from tidegate_dags.documentation import pipeline_documentation, stage_documentation
-from tidegate_dags.links import PipelinePage
+from tidegate_dags.links import PipelinePage, SparkJobs
 from tidegate_dags.object_store import StageCommand
-from tidegate_dags.places import installed, is_uri, warehouse
+from tidegate_dags.places import is_uri, warehouse
 from tidegate_dags.publishing import PublishCommand, with_checked
 from tidegate_dags.run_range import Gate, interval_from, interval_to, parameters
-from tidegate_dags.submission import SparkSubmission
+from tidegate_dags.submission import Application, SparkSubmission, Submit, by_connection
 
 _HOUR = timedelta(hours=1)
 
@@ -64,6 +64,7 @@ def build_dag(
     owner_link: str | None = None,
     done_within: timedelta | None = None,
     notify: Sequence[Callable[[Any], None]] = (),
+    submit: Submit | None = None,
 ) -> DAG:
     """The DAG of a declared pipeline: its name is the pipeline's, its tasks are the stages.
 
@@ -72,7 +73,8 @@ def build_dag(
 
     ``end``: no interval is scheduled that starts at or after it. ``owner_link``: where the owner can be reached, an
     http or mailto address. ``done_within``: a scheduled run that takes longer raises an alert (default: two intervals,
-    at least an hour). ``notify``: Airflow's notifiers, called when a task failed for good.
+    at least an hour). ``notify``: Airflow's notifiers, called when a task failed for good. ``submit``: makes the
+    operator of a stage that runs on Spark (default: where the connection ``spark_default`` says).
     """
     beside = Path(sys._getframe(1).f_code.co_filename).absolute().parent
     folder = beside / (pipeline if isinstance(pipeline, Path) else Path("pipelines", pipeline))
@@ -114,7 +116,7 @@ def build_dag(
     with dag:
         tasks: dict[str, BaseOperator] = {}
         for stage in declaration.stages:
-            tasks[stage.name] = _task(stage, declaration, folder)
+            tasks[stage.name] = _task(stage, declaration, folder, submit or by_connection())
             for upstream in stage.after:
                 if upstream in tasks:
                     tasks[upstream].set_downstream(tasks[stage.name])
@@ -133,7 +135,7 @@ class _PipelineDag(DAG):
         return super().test(*arguments, **named)
 
 
-def _task(stage: Stage, declaration: Declaration, folder: Path) -> BaseOperator:
+def _task(stage: Stage, declaration: Declaration, folder: Path, submit: Submit) -> BaseOperator:
     common: dict[str, Any] = {
         "task_id": stage.name,
         "doc_md": stage_documentation(stage),
@@ -145,16 +147,24 @@ def _task(stage: Stage, declaration: Declaration, folder: Path) -> BaseOperator:
         "outlets": outlets(stage, declaration),
         "pre_execute": Gate(stage.name, declaration, daily=stage.daily),
         "post_execute": SayPartitions(declaration, daily=stage.daily, partitions=not stage.landed),
-        "objects": any(map(is_uri, (warehouse(), *declaration.paths))),
     }
+    objects = any(map(is_uri, (warehouse(), *declaration.paths)))
     task: BaseOperator
+    links: list[BaseOperatorLink] = [PipelinePage(declaration.name, stage.page)]
     if stage.submitted:
-        task = SparkSubmission(
-            application=str(installed("tidegate") / "stages" / f"{stage.name}.py"),
-            application_args=[str(folder), "--warehouse", warehouse(), *_RANGE],
-            conf={"spark.driver.memory": "{{ params.driver_memory }}"},
-            **common,
+        task = submit(
+            Application(
+                pipeline=declaration.name,
+                stage=stage.name,
+                folder=folder,
+                options=("--warehouse", warehouse(), *_RANGE),
+                conf={"spark.driver.memory": "{{ params.driver_memory }}"},
+                objects=objects,
+                task=common,
+            )
         )
+        if isinstance(task, SparkSubmission):
+            links.append(SparkJobs(declaration.name, stage.name, declaration.interval))
     else:
         # Publishing several intervals costs little more than one.
         kind = PublishCommand if stage.name == "publish" else StageCommand
@@ -162,9 +172,11 @@ def _task(stage: Stage, declaration: Declaration, folder: Path) -> BaseOperator:
             bash_command=_command(stage, folder),
             # dbt keeps its catalog in a folder that takes one process at a time; a page is written by one, too.
             max_active_tis_per_dag=1,
+            objects=objects,
             **common,
         )
-    task.operator_extra_links = (PipelinePage(declaration.name, stage.page),)
+    # A provider's operator has links of its own.
+    task.operator_extra_links = (*task.operator_extra_links, *links)
     return task
 
 

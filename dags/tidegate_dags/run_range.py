@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import shlex
 from datetime import UTC, datetime, timedelta
@@ -39,7 +40,10 @@ def parameters(declaration: Declaration) -> dict[str, Param]:
             False, type="boolean", description="Run nothing: each task logs the command that it would run."
         ),
         "driver_memory": Param(
-            "1g", type="string", pattern="^[1-9][0-9]*[mg]$", description="Heap of each Spark driver, like 1g or 1536m."
+            "1g",
+            type="string",
+            pattern="^[1-9][0-9]*[mg]$",
+            description="Heap of a Spark driver that a stage starts, like 1g or 1536m; a Connect server has its own.",
         ),
     }
 
@@ -113,4 +117,6 @@ def _command(context: Any) -> str:
     task = context["task"]
     if hasattr(task, "bash_command"):
         return str(task.bash_command)
-    return shlex.join(task.command())
+    if hasattr(task, "command"):
+        return shlex.join(task.command())
+    return json.dumps({name: getattr(task, name, None) for name in task.template_fields}, default=str)

@@ -63,9 +63,47 @@ def java_options() -> str:
 _JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 
 
-def master() -> str:
-    """Spark's master."""
-    return os.environ.get("TIDEGATE_SPARK_MASTER", "local[2]")
+@dataclass(frozen=True)
+class Spark:
+    """The Spark Connect server of this stack: its ports on loopback, and the token that it asks for."""
+
+    port: int
+    ui_port: int
+    token: str
+
+    @property
+    def ui(self) -> str:
+        """Where Spark's UI is."""
+        return f"http://127.0.0.1:{self.ui_port}"
+
+
+def has_spark_server() -> bool:
+    """Whether the stack has one: not if TIDEGATE_SPARK_MASTER names another Spark, or TIDEGATE_SPARK_SERVER says no."""
+    return not os.environ.get("TIDEGATE_SPARK_MASTER") and os.environ.get("TIDEGATE_SPARK_SERVER") != "no"
+
+
+def spark_folder(at: Places) -> Path:
+    """What the server keeps: its token, and the event logs of its jobs."""
+    return at.state / "spark"
+
+
+def spark_command(at: Places, spark: Spark) -> list[str]:
+    """What starts the server; TIDEGATE_SPARK_MEMORY says what its JVM may take."""
+    words = [sys.executable, "-m", "tidegate.cli", "spark-server", "--folder", str(spark_folder(at))]
+    words += ["--port", str(spark.port), "--ui-port", str(spark.ui_port)]
+    memory = os.environ.get("TIDEGATE_SPARK_MEMORY")
+    return [*words, "--memory", memory] if memory else words
+
+
+def spark_connection(spark: Spark | None) -> dict[str, str]:
+    """Airflow's connection ``spark_default``: the stack's own server, or what TIDEGATE_SPARK_MASTER names, or none."""
+    if spark is not None:
+        found = {"conn_type": "spark_connect", "host": "localhost", "port": spark.port, "password": spark.token}
+    elif master := os.environ.get("TIDEGATE_SPARK_MASTER"):
+        found = {"conn_type": "spark", "host": master, "extra": {"deploy-mode": "client"}}
+    else:
+        return {}
+    return {"AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(found)}
 
 
 def spark_environment(at: Places) -> dict[str, str]:
@@ -85,7 +123,7 @@ def spark_environment(at: Places) -> dict[str, str]:
         "DBT_SEND_ANONYMOUS_USAGE_STATS": "false",
         "TZ": "UTC",
     }
-    if master().startswith("local"):
+    if os.environ.get("TIDEGATE_SPARK_MASTER", "local").startswith("local"):
         # Workers would otherwise look for another python3. Nobody else has to reach the driver.
         variables |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     return variables | archived_classes()
@@ -101,20 +139,6 @@ def archived_classes() -> dict[str, str]:
     }
 
 
-def warm_environment(at: Places) -> dict[str, str]:
-    """What makes tasks use warm hosts (infra/spark/warm_host.py); nothing with TIDEGATE_WARM_HOSTS=no.
-
-    With it, TIDEGATE_PYTHON is a client of a host that has everything loaded already.
-    """
-    if os.environ.get("TIDEGATE_WARM_HOSTS") == "no":
-        return {}
-    return {
-        "TIDEGATE_PYTHON": str(PROJECT / "infra" / "spark" / "bin" / "warm_python"),
-        "TIDEGATE_WARM_HOSTS": str(at.state / "spark" / "hosts"),
-        "TIDEGATE_WARM_PYTHON": sys.executable,
-    }
-
-
 def database(at: Places) -> str:
     """Airflow's metadata: TIDEGATE_DATABASE, like postgresql+psycopg2://user:password@host/name, or a file of SQLite.
 
@@ -124,14 +148,13 @@ def database(at: Places) -> str:
     return os.environ.get("TIDEGATE_DATABASE") or f"sqlite:///{at.airflow / 'airflow.db'}?timeout=60"
 
 
-def airflow_environment(at: Places, port: int) -> dict[str, str]:
+def airflow_environment(at: Places, port: int, spark: Spark | None) -> dict[str, str]:
     """What the components of Airflow find, for the API server at ``port`` of this machine only."""
-    spark = spark_environment(at)
     url = f"http://127.0.0.1:{port}"
-    connection = {"conn_type": "spark", "host": master(), "extra": {"deploy-mode": "client"}}
     return {
-        **spark,
-        **warm_environment(at),
+        **spark_environment(at),
+        **spark_connection(spark),
+        **({"TIDEGATE_SPARK_UI": spark.ui, "TIDEGATE_SPARK_EVENTS": str(spark_folder(at) / "events")} if spark else {}),
         "AIRFLOW_HOME": str(at.airflow),
         "AIRFLOW__CORE__DAGS_FOLDER": str(at.dags),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
@@ -160,7 +183,6 @@ def airflow_environment(at: Places, port: int) -> dict[str, str]:
         # A task's supervisor that misses its end by a moment notices it this much later; five seconds, if not told.
         "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
         "TIDEGATE_POOL": "spark",
-        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(connection),
         "NO_PROXY": ",".join(filter(None, [os.environ.get("NO_PROXY"), "127.0.0.1", "localhost"])),
         "no_proxy": ",".join(filter(None, [os.environ.get("no_proxy"), "127.0.0.1", "localhost"])),
     }

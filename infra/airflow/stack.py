@@ -9,6 +9,8 @@
     python infra/airflow/stack.py run COMMAND …            a command in the environment of the stages
     python infra/airflow/stack.py url | password           for scripts
 
+With it goes a Spark Connect server, whose clients the stages are (`tidegate spark-server`).
+
 The components are started one by one and not through ``airflow standalone``: that leaves orphans when it is
 terminated, and serves log files to every network that the machine is on. Everything that runs is found again by a
 mark in its environment, by its session or by its parent, so that ``down`` leaves nothing behind, not even after a
@@ -36,10 +38,20 @@ from typing import Any
 
 import psutil  # type: ignore[import-untyped, unused-ignore]
 from backfills import FINAL, InTheWay, label, under_way, wait_until_free
-from environment import Places, airflow_environment, password_file, places, spark_environment
+from environment import (
+    Places,
+    Spark,
+    airflow_environment,
+    has_spark_server,
+    password_file,
+    places,
+    spark_command,
+    spark_environment,
+    spark_folder,
+)
 from rest import Refused, Rest
 
-FIRST_PORT = 8080
+FIRST_PORT, FIRST_SPARK_PORT, FIRST_SPARK_UI_PORT = 8080, 15002, 4040
 MARK = "TIDEGATE_STACK"
 
 # skip-serve-logs: the API server reads the logs from disk, nothing has to listen for it.
@@ -78,32 +90,35 @@ class Stack:
         self._password()
         port = free_port(int(os.environ.get("TIDEGATE_AIRFLOW_PORT") or FIRST_PORT))
         mark = uuid.uuid4().hex
-        environment = {**os.environ, **airflow_environment(self.at, port), MARK: mark}
         logs = self.at.airflow / "component_logs"
         logs.mkdir(exist_ok=True)
+        record: dict[str, Any] = {"mark": mark, "port": port, "processes": {}}
+        spark = self._spark() if has_spark_server() else None
+        environment = {**os.environ, **airflow_environment(self.at, port, spark), MARK: mark}
+        if spark is not None:
+            record["spark"] = {"port": spark.port, "ui": spark.ui}
+            own = {
+                **os.environ,
+                **spark_environment(self.at),
+                "SPARK_CONNECT_AUTHENTICATE_TOKEN": spark.token,
+                MARK: mark,
+            }
+            # First, and beside what follows: it takes longest.
+            self._start("spark", spark_command(self.at, spark), own, record)
         say("Preparing Airflow's database …")
         with (logs / "db-migrate.log").open("w") as log:
             done = subprocess.run([_airflow(), "db", "migrate"], env=environment, stdout=log, stderr=log)
         if done.returncode:
+            self.down(quiet=True)
             raise Failed(f"Airflow's database could not be prepared:\n{tail(logs / 'db-migrate.log')}")
-        record: dict[str, Any] = {"mark": mark, "port": port, "processes": {}}
         for name, command in COMPONENTS.items():
-            with (logs / f"{name}.log").open("w") as log:
-                process = subprocess.Popen(
-                    [_airflow(), *command],
-                    env=environment,
-                    cwd=self.at.airflow,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
-            record["processes"][name] = process.pid
-            self._record.write_text(json.dumps(record))
-        say(f"Starting Airflow at port {port}: {', '.join(COMPONENTS)} …")
+            self._start(name, [_airflow(), *command], environment, record)
+        say(f"Starting Airflow at port {port}: {', '.join(record['processes'])} …")
         rest = self.rest()
         try:
             self._wait_until_healthy(rest, started + timeout_s, logs)
+            if spark is not None:
+                self._wait_for_spark(spark, started + timeout_s)
             self._make_pool(rest)
             self._wait_for_dags(rest, started + timeout_s)
         except Failed:
@@ -167,6 +182,8 @@ class Stack:
         """Say where it is and how to get in."""
         say(f"  Airflow    {self.url()}   user admin, password in {shown(password_file(self.at))}")
         say(f"  Reports    {self.url()}/tidegate/")
+        if spark := self._recorded().get("spark"):
+            say(f"  Spark      {spark['ui']}")
         say(f"  Warehouse  {shown(self.at.warehouse)}")
 
     def status(self) -> None:
@@ -330,12 +347,45 @@ class Stack:
 
     def _password(self) -> str:
         path = password_file(self.at)
-        if not path.exists():
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "w") as file:
-                json.dump({"admin": secrets.token_urlsafe(12)}, file)
+        write_secret(path, json.dumps({"admin": secrets.token_urlsafe(12)}))
         password: str = json.loads(path.read_text())["admin"]
         return password
+
+    def _spark(self) -> Spark:
+        """Ports for the Spark server, and its token: whoever has it can run any program as this user."""
+        folder = spark_folder(self.at)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_secret(folder / "token", secrets.token_urlsafe(24))
+        return Spark(
+            free_port(int(os.environ.get("TIDEGATE_SPARK_PORT") or FIRST_SPARK_PORT), "TIDEGATE_SPARK_PORT"),
+            free_port(int(os.environ.get("TIDEGATE_SPARK_UI_PORT") or FIRST_SPARK_UI_PORT), "TIDEGATE_SPARK_UI_PORT"),
+            (folder / "token").read_text(),
+        )
+
+    def _start(self, name: str, command: list[str], environment: dict[str, str], record: dict[str, Any]) -> None:
+        with (self.at.airflow / "component_logs" / f"{name}.log").open("w") as log:
+            process = subprocess.Popen(
+                command,
+                env=environment,
+                cwd=self.at.airflow,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        record["processes"][name] = process.pid
+        self._record.write_text(json.dumps(record))
+
+    def _wait_for_spark(self, spark: Spark, deadline: float) -> None:
+        while True:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", spark.port)) == 0:
+                    say("  spark is healthy")
+                    return
+            self._fail_if_a_component_ended()
+            if time.monotonic() > deadline:
+                raise Failed(f"Spark did not start in time; see {shown(self.at.airflow / 'component_logs')}")
+            time.sleep(0.2)
 
     def _wait_until_healthy(self, rest: Rest, deadline: float, logs: Path) -> None:
         told: set[str] = set()
@@ -356,9 +406,8 @@ class Stack:
         for name, pid in self._recorded().get("processes", {}).items():
             if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
                 log = self.at.airflow / "component_logs" / f"{name}.log"
-                raise Failed(
-                    f"Airflow's {name} ended; restart it with `make down` and `make up`. Its log:\n{tail(log)}"
-                )
+                component = "Spark server" if name == "spark" else f"Airflow's {name}"
+                raise Failed(f"{component} ended; restart it with `make down` and `make up`. Its log:\n{tail(log)}")
 
     def _make_pool(self, rest: Rest) -> None:
         slots = int(os.environ.get("TIDEGATE_SPARK_SLOTS", "1"))
@@ -408,8 +457,8 @@ def _alive(processes: set[psutil.Process]) -> set[psutil.Process]:
     return alive
 
 
-def free_port(first: int, attempts: int = 50) -> int:
-    """The first port from ``first`` that nothing listens on."""
+def free_port(first: int, variable: str = "TIDEGATE_AIRFLOW_PORT", attempts: int = 50) -> int:
+    """The first port from ``first`` that nothing listens on; ``variable``: what names another one."""
     for port in range(first, first + attempts):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -420,7 +469,16 @@ def free_port(first: int, attempts: int = 50) -> int:
         if port != first:
             say(f"Port {first} is taken; using {port}.")
         return port
-    raise Failed(f"No free port from {first} to {first + attempts - 1}; set TIDEGATE_AIRFLOW_PORT.")
+    raise Failed(f"No free port from {first} to {first + attempts - 1}; set {variable}.")
+
+
+def write_secret(path: Path, text: str) -> None:
+    """Keep it in a file that only its owner reads; one that is there stays."""
+    with (
+        contextlib.suppress(FileExistsError),
+        os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file,
+    ):
+        file.write(text)
 
 
 def log_lines(log: Any) -> list[str]:

@@ -27,6 +27,7 @@ from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.promises import Line, explained, lines
+from tidegate.declarations.tables import CLIENT, JVM
 from tidegate.readable import duration
 from tidegate.report.hindsight import Hindsight, sentences
 from tidegate.store.intervals import Interval, intervals_between
@@ -96,9 +97,12 @@ class Account:
         """Every answer of the range from an instant on against DuckDB's, which looks at every tuple for each."""
         return check_answers(self.pipeline, query, self.warehouse.folder, since, self.intervals[-1].end)
 
-    def peak(self, column: str) -> int:
-        """The largest of a column of run_metrics."""
-        return pc.max(self.read("run_metrics").column(column)).as_py() or 0
+    def peak(self, column: str, *, of_server: bool = False) -> tuple[int, int]:
+        """The largest of a column of run_metrics, and the budget beside it: of stages, or of a server's JVM."""
+        rows = self.read("run_metrics")
+        budget = {"peak_state_bytes": "memory_budget_bytes"}.get(column, "process_budget_bytes")
+        own = rows.filter(pc.equal(pc.equal(pc.coalesce(rows["kind"], CLIENT), JVM), of_server))
+        return pc.max(own[column]).as_py() or 0, pc.max(own[budget]).as_py() or 0
 
     def level_shares(self) -> dict[str, float]:
         """Level of support → share of the time that queries were asked, all together.
@@ -232,10 +236,13 @@ def print_memory(console: Console, account: Account) -> None:
     """Memory against the budgets, and what the budget allowed for."""
     pipeline = account.pipeline
     memory = table("", "most held", "budget", "", right=("most held", "budget"))
-    for name, peak, budget in (
-        ("windows, largest query", account.peak("peak_state_bytes"), pipeline.memory_budget_bytes),
-        ("JVM and Python together", account.peak("peak_process_bytes"), pipeline.process_budget_bytes),
-    ):
+    kinds = [
+        ("windows, largest query", account.peak("peak_state_bytes")[0], pipeline.memory_budget_bytes),
+        ("processes of a stage", account.peak("peak_process_bytes")[0], pipeline.process_budget_bytes),
+    ]
+    server = account.peak("peak_process_bytes", of_server=True)
+    kinds += [("JVM of the Spark server", *server)] if all(server) else []
+    for name, peak, budget in kinds:
         share = peak / budget
         filled = min(round(share * 20), 20)
         bar = f"[{'green' if share <= 1 else 'red'}]{'█' * filled}[/][dim]{'░' * (20 - filled)}[/dim] {share:.0%}"

@@ -87,8 +87,8 @@ def linked(text: str, source: str, page: str) -> str:
 
     ``source`` is where the text stands in the repository, ``page`` where it stands on the site.
 
-    >>> linked("See [why](infra/decisions/0009-warm-hosts.md#x).", "README.md", "index.md")
-    'See [why](explanation/decisions/0009-warm-hosts.md#x).'
+    >>> linked("See [why](infra/decisions/0016-object-stores.md#x).", "README.md", "index.md")
+    'See [why](explanation/decisions/0016-object-stores.md#x).'
     >>> linked("The [code](../Makefile) and [home](../README.md).", "docs/changelog.md", "changelog.md")
     'The code and [home](index.md).'
     """

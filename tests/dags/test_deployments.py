@@ -18,6 +18,7 @@ NEEDED = {
     "AIRFLOW__CORE__EXECUTOR", "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS",
     "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE", "AIRFLOW__CORE__EXECUTION_API_SERVER_URL",
     "AIRFLOW__API__BASE_URL", "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW_CONN_SPARK_DEFAULT",
+    "TIDEGATE_SPARK_EVENTS", "TIDEGATE_SPARK_UI",
 }  # fmt: skip
 
 
@@ -56,19 +57,22 @@ def test_all_deployments_start_the_same_components_with_the_same_settings() -> N
     """What `make up` starts and the tests run is what compose and Kubernetes start."""
     sys.path.insert(0, str(PROJECT / "infra" / "airflow"))
     try:
-        from environment import airflow_environment, places
+        from environment import Spark, airflow_environment, places
         from stack import COMPONENTS
     finally:
         sys.path.remove(str(PROJECT / "infra" / "airflow"))
-    assert set(airflow_environment(places(), 8080)) >= NEEDED
+    spark = Spark(15002, 4040, "token")
+    assert set(airflow_environment(places(), 8080, spark)) >= NEEDED
 
     services = yaml.safe_load((CONTAINERS / "compose.yaml").read_text())["services"]
-    assert set(services) == {"database", "prepare", *COMPONENTS}
+    assert set(services) == {"database", "prepare", "spark", *COMPONENTS}
+    assert services["spark"]["command"][:2] == ["tidegate", "spark-server"]
     assert set(services["scheduler"]["environment"]) >= NEEDED
 
     by_kind = {(one["kind"], one["metadata"]["name"]): one for one in _documents() if "metadata" in one}
     pod = by_kind["Deployment", "airflow"]["spec"]["template"]["spec"]
     started = {one["name"]: one["command"][2:] for one in pod["containers"]}
+    assert started.pop("spark")[:2] == ["tidegate", "spark-server"]
     assert {name: command[1:] for name, command in started.items()} == COMPONENTS
     settings = set(by_kind["ConfigMap", "tidegate"]["data"])
     settings |= {one["name"] for one in pod["containers"][0]["env"]}

@@ -30,7 +30,9 @@ def _connect(monkeypatch: pytest.MonkeyPatch, **connection: Any) -> None:
     monkeypatch.setenv(CONNECTION, json.dumps(connection))
 
 
-def test_without_a_connection_it_runs_here(submission: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_connection_it_runs_here_and_no_spark_is_named(
+    submission: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv(CONNECTION)
     monkeypatch.delenv("TIDEGATE_SPARK_MASTER", raising=False)
     assert submission.command() == [os.environ["TIDEGATE_PYTHON"], submission.application, "a b"]
@@ -39,6 +41,11 @@ def test_without_a_connection_it_runs_here(submission: Any, monkeypatch: pytest.
         "spark-submit", "--master", "spark://there:7077", "--conf", "spark.driver.memory=1g", "--name", "shop.ingest",
         submission.application, "a b",
     ]  # fmt: skip
+    monkeypatch.delenv("TIDEGATE_SPARK_MASTER")
+    _stand_in(tmp_path, 0)
+    submission.execute({})
+    _, environment = json.loads((tmp_path / "said.json").read_text())
+    assert "TIDEGATE_SPARK_MASTER" not in environment
 
 
 @pytest.mark.parametrize(
@@ -56,6 +63,37 @@ def test_the_master_is_the_connections(
     """Written into the host, or apart, as the form and the URI of Airflow have it."""
     _connect(monkeypatch, **connection)
     assert submission.command()[1:3] == ["--master", master]
+
+
+@pytest.mark.parametrize(
+    ("connection", "address"),
+    [
+        ({"conn_type": "spark_connect", "host": "there", "port": 15002}, "sc://there:15002"),
+        ({"conn_type": "spark_connect", "host": "sc://there", "port": 15002}, "sc://there:15002"),
+        ({"conn_type": "spark_connect", "host": "there", "login": "a b"}, "sc://there/;user_id=a%20b"),
+        (
+            {"conn_type": "spark_connect", "host": "there", "port": 443, "extra": {"use_ssl": True}, "password": "s"},
+            "sc://there:443/;use_ssl=true",
+        ),
+        ({"conn_type": "spark_connect", "host": "127.0.0.1", "port": 1}, "sc://127.0.0.1:1"),
+        ({"conn_type": "spark_connect", "host": "127.0.0.1", "port": 1, "password": "s"}, "sc://localhost:1"),
+        ({"conn_type": "spark", "host": "sc://there:1"}, "sc://there:1"),
+        ({"conn_type": "sc", "host": "there", "port": 1}, "sc://there:1"),
+    ],
+)
+def test_of_a_connect_server_the_stage_is_a_client(
+    submission: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, connection: dict[str, Any], address: str
+) -> None:
+    """A process here, whatever else this machine says; its token is in the environment alone."""
+    _connect(monkeypatch, **connection)
+    monkeypatch.setenv("TIDEGATE_SPARK_MASTER", "local[2]")
+    _stand_in(tmp_path, 0)
+    submission.execute({})
+    words, environment = json.loads((tmp_path / "said.json").read_text())
+    assert words == submission.command() == [os.environ["TIDEGATE_PYTHON"], submission.application, "a b"]
+    assert environment["TIDEGATE_SPARK_MASTER"] == address
+    assert environment.get("SPARK_CONNECT_AUTHENTICATE_TOKEN") == connection.get("password")
+    assert "PYSPARK_SUBMIT_ARGS" not in environment
 
 
 def test_extras_of_the_connection(submission: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from airflow_stack import PROJECT, TemporaryStack
 from tests.live_files import live_files, live_rows
+from tidegate_dags.spark_jobs import jobs
 
 pytestmark = pytest.mark.e2e
 
@@ -75,3 +76,11 @@ def test_one_interval(stack: TemporaryStack) -> None:
     metrics = live_rows(folder / "run_metrics").to_pylist()
     assert {row["app"] for row in metrics} >= {"ingest", "join_aggregate", "top_k", "sample_history", "calibrate"}
     assert all(row["peak_process_bytes"] <= row["process_budget_bytes"] for row in metrics)
+
+    # The stages' slices were tasks of the stack's own Spark, which Airflow's tasks lead to.
+    assert {"client", "worker", "jvm"} == {row["kind"] for row in metrics if row["app"] == "join_aggregate"}
+    found = jobs(stack.state / "spark" / "events", pipeline="flights", interval=INTERVAL)
+    assert {"ingest", "join_aggregate", "top_k", "sample_history"} <= {job.tags["stage"] for job in found}
+    assert not any(job.server_ended for job in found)
+    token = (stack.state / "spark" / "token").read_text()
+    assert token not in backfill.stdout and token not in (folder.parent.parent / "airflow" / "stack.json").read_text()

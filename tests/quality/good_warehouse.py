@@ -250,7 +250,12 @@ def _metrics(rows: dict[str, list[Row]], pipeline: Pipeline, hour: Interval) -> 
         app = "top_k" if query.kind == "top_k" else "join_aggregate"
         rows["run_metrics"].append({**common, **none, "app": app, "query": query.id, "peak_state_bytes": 3000})
     for app in ("sample_history", "calibrate"):
-        rows["run_metrics"].append({**common, **none, "app": app})
+        rows["run_metrics"].append({**common, **none, "app": app, "kind": "client"})
+    memory_alone = {name: common[name] for name in ("interval", "started_at", "seconds")} | {"app": "calibrate"}
+    # More than a stage may take: a JVM that several share has a budget of its own.
+    for kind, taken, budget in (("worker", 2**28, 2**30), ("jvm", 2**31, 2**32)):
+        row = {"kind": kind, "peak_process_bytes": taken, "process_budget_bytes": budget}
+        rows["run_metrics"].append({**memory_alone, **row})
 
 
 def _judgements(rows: dict[str, list[Row]], pipeline: Pipeline, hour: Interval) -> None:

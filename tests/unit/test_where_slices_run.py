@@ -1,8 +1,9 @@
-"""Where slices run: in this process until there is work enough to be worth Spark."""
+"""Where slices run: as tasks of the Spark that is named; else in this process until there is work enough for one."""
 
 from __future__ import annotations
 
 import io
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,26 @@ from tests.dbt.sensors import sensors
 from tidegate.engine import Done, Slice
 from tidegate.engine import context as engine
 from tidegate.engine.context import ROWS_BEFORE_SPARK, ROWS_HERE, RunContext
+from tidegate.store.intervals import intervals_between
 
 PARTS = ["a", "b"]
 LARGE = ROWS_HERE + 1
-A_SESSION: Any = object()
+
+
+class Session:
+    """Stands for a session of Spark's."""
+
+    def __init__(self) -> None:
+        self.tags: list[str] = []
+
+    def addTag(self, tag: str) -> None:  # noqa: N802
+        self.tags.append(tag)
+
+    def removeTag(self, tag: str) -> None:  # noqa: N802
+        self.tags.remove(tag)
+
+
+A_SESSION: Any = Session()
 
 
 class Spark:
@@ -23,13 +40,16 @@ class Spark:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.jobs = 0
+        self.tags: list[str] = []
+        self.measured = ""
         monkeypatch.setattr(engine, "run_as_tasks", self.run)
         monkeypatch.setattr("tidegate.engine.session.start_session", lambda *_: A_SESSION)
-        monkeypatch.setenv("TIDEGATE_SPARK_MASTER", "local[2]")
+        for name in ("TIDEGATE_SPARK_MASTER", "SPARK_REMOTE", "PYSPARK_GATEWAY_PORT"):
+            monkeypatch.delenv(name, raising=False)
 
-    def run(self, slices: Any, work: Any, session: Any, measured: bool) -> Done:
+    def run(self, slices: Any, work: Any, session: Any, measured: str) -> Done:
         assert session is A_SESSION
-        self.jobs += 1
+        self.jobs, self.tags, self.measured = self.jobs + 1, list(session.tags), measured
         return Done([work(one) for one in slices])
 
 
@@ -76,7 +96,7 @@ def test_a_session_that_is_there_is_used(spark: Spark, tmp_path: Path) -> None:
 
 
 def test_one_core_is_no_reason_to_start_spark(spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TIDEGATE_SPARK_MASTER", "local[1]")
+    monkeypatch.setattr(engine, "spark_master", lambda: "local[1]")
     context(tmp_path).run_slices(named, PARTS, 10 * ROWS_BEFORE_SPARK)
     assert spark.jobs == 0
 
@@ -103,13 +123,41 @@ def test_work_is_cut_for_the_cores_that_there_are(
     assert asked == [] if master.startswith("local") else asked == [A_SESSION]
 
 
-def test_all_slices_are_tasks_on_a_cluster_or_where_it_is_asked_for(
-    spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "value", "measured"),
+    [
+        ("TIDEGATE_SPARK_MASTER", "local[2]", "nothing"),
+        ("TIDEGATE_SPARK_MASTER", "spark://host:7077", "executors"),
+        ("TIDEGATE_SPARK_MASTER", "sc://host:15002", "workers"),
+        ("SPARK_REMOTE", "sc://host", "workers"),
+        ("PYSPARK_GATEWAY_PORT", "25333", "nothing"),
+    ],
+)
+def test_where_a_spark_is_named_all_slices_are_its_tasks(
+    spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, measured: str
 ) -> None:
     context(tmp_path, here=False).run_slices(named, PARTS[:1], 1)
     assert spark.jobs == 1
-    monkeypatch.setenv("TIDEGATE_SPARK_MASTER", "spark://host:7077")
+    monkeypatch.setenv(name, value)
     context(tmp_path).run_slices(named, PARTS[:1], 1)
-    assert spark.jobs == 2
+    assert (spark.jobs, spark.measured) == (2, measured)
     context(tmp_path, here=True).run_slices(named, PARTS, 10 * ROWS_BEFORE_SPARK)
     assert spark.jobs == 2
+
+
+def test_jobs_bear_the_tags_of_their_stage(spark: Spark, tmp_path: Path) -> None:
+    run = context(tmp_path, here=False, beside=A_SESSION)
+    hours = intervals_between(run.pipeline, *(datetime(2026, 1, 5, hour, tzinfo=UTC) for hour in (8, 10)))
+    with run, run.stage("top_k", hours):
+        run.run_slices(named, PARTS, 1)
+    assert spark.tags == [
+        f"pipeline:{run.pipeline.name}",
+        "stage:top_k",
+        f"interval:{hours[0].label}…{hours[-1].label}",
+    ]
+    assert A_SESSION.tags == []
+    # A stage's application is known by the stage's name, whatever its parts call themselves.
+    alone = context(tmp_path, here=False, beside=A_SESSION, app="calibrate")
+    with alone, alone.stage("calibrate_learn", hours[:1]):
+        alone.run_slices(named, PARTS, 1)
+    assert spark.tags[1:] == ["stage:calibrate", f"interval:{hours[0].label}"]

@@ -1,4 +1,4 @@
-"""Shows each pipeline's pages inside Airflow: the report, Data Docs and dbt docs.
+"""Shows each pipeline's pages inside Airflow: the report, Data Docs and dbt docs, and the Spark jobs of its stages.
 
 Serves the files below ``<warehouse>/<pipeline>/_docs`` at ``/tidegate/<pipeline>/``, and nothing else of the warehouse.
 What a plugin serves is open to anyone who reaches the port unless it asks for a login itself: this one asks
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -24,6 +25,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException as AnyHTTPException
 
 from tidegate_dags.places import local_warehouse
+from tidegate_dags.spark_jobs import Job, events, jobs
 
 PREFIX = "/tidegate"
 
@@ -109,6 +111,50 @@ def one_pipeline(pipeline: str) -> Response:
     return _page(pipeline, _pipeline(pipeline))
 
 
+@app.get("/{pipeline}/spark")
+def spark_jobs(pipeline: str, stage: str = "", interval: str = "") -> Response:
+    """The jobs of Spark that a pipeline's stages ran on the Connect server, and where Spark shows each of them."""
+    if not NAME.fullmatch(pipeline):
+        raise HTTPException(404, f"There is no pipeline {pipeline!r}.")
+    folder = events()
+    if folder is None or not folder.is_dir():
+        return _page(f"Spark jobs of {pipeline}", _NO_EVENTS)
+    asked = {name: value for name, value in (("stage", stage), ("interval", interval)) if value}
+    found = jobs(folder, pipeline=pipeline, **asked)
+    about = "".join(f", {name} <b>{html.escape(value)}</b>" for name, value in asked.items())
+    said = f"<p>{len(found)} jobs{about}; times are UTC.</p>" if found else f"<p>No job yet{about}.</p>"
+    head = "".join(f"<th>{name}</th>" for name in ("Stage", "Interval", "Job", "Submitted", "Took", "Tasks", "Became"))
+    rows = "".join(map(_job, found))
+    table = f'<div class="scroll"><table><tr>{head}</tr>{rows}</table></div>' if found else ""
+    return _page(f"Spark jobs of {pipeline}", said + table + _HISTORY.format(folder=html.escape(str(folder))))
+
+
+_NO_EVENTS = (
+    "<p>No event log is known: TIDEGATE_SPARK_EVENTS names the folder where <code>tidegate spark-server</code> keeps "
+    "them. A cluster's own history server shows the applications that were submitted to it.</p>"
+)
+_HISTORY = (
+    "<p>Jobs of servers that have ended: Spark's history server shows them, from the same event logs:</p><pre>"
+    'SPARK_HISTORY_OPTS="-Dspark.history.fs.logDirectory=file:{folder}" \\\n'
+    "  spark-class org.apache.spark.deploy.history.HistoryServer   # http://127.0.0.1:18080</pre>"
+)
+
+
+def _job(job: Job) -> str:
+    """A row of the table."""
+    ui = os.environ.get("TIDEGATE_SPARK_UI", "")
+    name = f"{job.number} of {html.escape(job.server)}"
+    if ui and not job.server_ended:
+        name = f'<a href="{html.escape(ui)}/jobs/job/?id={job.number}" target="_blank">{job.number}</a>'
+    tone, became = ("good", "done") if job.succeeded else ("bad", "failed")
+    if job.seconds is None:
+        tone, became = ("bad", "lost with its server") if job.server_ended else ("open", "running")
+    took = "" if job.seconds is None else f"{job.seconds:.2f} s"
+    stage, interval = (html.escape(job.tags.get(tag, "")) for tag in ("stage", "interval"))
+    cells = (stage, interval, name, f"{job.submitted_at:%Y-%m-%d %H:%M:%S}", took, str(job.tasks))
+    return f'<tr>{"".join(f"<td>{cell}</td>" for cell in cells)}<td class="{tone}">{became}</td></tr>'
+
+
 @app.get("/{pipeline}/{path:path}")
 async def document(pipeline: str, path: str, request: Request) -> Response:
     """A page by its name, or a file of it."""
@@ -130,6 +176,9 @@ def _links(pipeline: str) -> str:
         written = (folder / file).is_file()
         name = f'<a href="{address}" target="_blank">{title}</a>' if written else f"{title} (not written yet)"
         items.append(f"<li>{name}: {shows}</li>")
+    if events() is not None:
+        address = f"{PREFIX}/{quote(pipeline)}/spark"
+        items.append(f'<li><a href="{address}" target="_blank">Spark jobs</a>: what each stage had Spark do</li>')
     return f"<ul>{''.join(items)}</ul>"
 
 

@@ -1,12 +1,14 @@
 {# What builds this table is left out: its own account is written after it, and a second run would find the first's. #}
 select
     app,
+    kind,
     query,
     started_at,
     seconds,
     rows_in,
     rows_out,
     rows_late,
+    rows_landed_late,
     rows_quarantined,
     peak_state_bytes,
     memory_budget_bytes,

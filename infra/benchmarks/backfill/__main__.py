@@ -25,8 +25,8 @@ examples:
   # the same beside the checkout as it stood at a revision: six hours of each
   python -m infra.benchmarks.backfill --hours 6 --against c5d8014
 
-  # this checkout with a cold start for every task
-  python -m infra.benchmarks.backfill --hours 6 --cold
+  # this checkout with and without its Spark Connect server
+  python -m infra.benchmarks.backfill --hours 6 --without-server
 """
 
 
@@ -47,7 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="the first interval's start, UTC (2013-02-08T00)",
     )
     parser.add_argument("--against", metavar="REVISION", help="measure a revision of this repository first, then this")
-    parser.add_argument("--cold", action="store_true", help="measure this checkout without warm hosts first, then with")
+    parser.add_argument(
+        "--without-server", action="store_true", help="measure this checkout without a Spark server first, then with"
+    )
     parser.add_argument("--slots", type=int, default=2, metavar="N", help="applications at a time (2, as in the demo)")
     parser.add_argument("--timeout", type=int, default=7200, metavar="S", help="give up an alternative then (7200)")
     args = parser.parse_args(arguments)
@@ -58,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     end = args.start + timedelta(hours=args.hours)
     found = []
     with tempfile.TemporaryDirectory(prefix="tidegate-backfill-") as folder:
-        for name, revision, environment in _alternatives(args.against, args.cold):
+        for name, revision, environment in _alternatives(args.against, args.without_server):
             environment["TIDEGATE_SPARK_SLOTS"] = str(args.slots)
             with _checkout(revision, Path(folder)) as project:
                 print(f"{name}: {args.hours} intervals from {args.start:%Y-%m-%dT%H} on …", flush=True)
@@ -72,11 +74,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _alternatives(revision: str | None, cold: bool) -> Iterator[tuple[str, str | None, dict[str, str]]]:
+def _alternatives(revision: str | None, without_server: bool) -> Iterator[tuple[str, str | None, dict[str, str]]]:
     if revision:
         yield revision, revision, {}
-    if cold:
-        yield "cold", None, {"TIDEGATE_WARM_HOSTS": "no"}
+    if without_server:
+        yield "without a server", None, {"TIDEGATE_SPARK_SERVER": "no"}
     yield "this checkout", None, {}
 
 

@@ -18,13 +18,28 @@ from tidegate.cli import (
     plan_windows,
     report,
     run,
+    spark_server,
     sql,
     validate,
 )
 from tidegate.cli.arguments import EXIT_CODES
 from tidegate.stages.launcher import guarded
 
-_COMMANDS = (init, validate, explain, plan_windows, land, run, history, fill, report, sql, migrate, completion)
+_COMMANDS = (
+    init,
+    validate,
+    explain,
+    plan_windows,
+    land,
+    run,
+    history,
+    fill,
+    report,
+    sql,
+    spark_server,
+    migrate,
+    completion,
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

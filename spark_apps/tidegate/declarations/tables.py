@@ -185,6 +185,8 @@ _COMMON: dict[str, list[tuple[str, pa.DataType]]] = {
         ("memory_budget_bytes", pa.int64()),
         ("peak_process_bytes", pa.int64()),
         ("process_budget_bytes", pa.int64()),
+        ("kind", pa.string()),
+        ("rows_landed_late", pa.int64()),
     ],
     "quality_results": [
         ("table", pa.string()),
@@ -199,11 +201,15 @@ _COMMON: dict[str, list[tuple[str, pa.DataType]]] = {
     ],
 }
 
+CLIENT, WORKER, JVM = "client", "worker", "jvm"
+"""Kinds of rows of run_metrics. In those of an older version it is NULL: a client's."""
+
 _LATER = {
     "slack_plan": ("slack_needed_s", "bytes_needed", "accuracy_by_share"),
     "needed_slack": ("share",),
     "quarantine": ("source", "position"),
     "source_files": ("since", "since_bytes"),
+    "run_metrics": ("kind", "rows_landed_late"),
 }
 """Columns that files of older versions lack: NULL there, as everywhere where nothing is known."""
 

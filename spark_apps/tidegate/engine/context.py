@@ -19,7 +19,9 @@ import pyarrow as pa
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import KafkaSource, Pipeline
-from tidegate.engine import Slice, run_as_tasks
+from tidegate.declarations.stages import STAGES
+from tidegate.declarations.tables import CLIENT, JVM, WORKER
+from tidegate.engine import Measured, Memory, Slice, run_as_tasks, tagged
 from tidegate.engine import run as run_here
 from tidegate.engine.metrics import ProcessMeter
 from tidegate.store.commit import Commit
@@ -35,21 +37,23 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 ROWS_HERE = 8_000_000
-"""On one machine, slices that read up to so many rows, some three seconds' work, run in this process: as Spark's tasks
+"""Where no Spark is named, slices that read up to so many rows, some three seconds' work, run in this process: as tasks
 they would hardly be done sooner, and take more processor time."""
 ROWS_BEFORE_SPARK = 100_000_000
 """Larger work runs in this process, too, until it has read so many rows: starting Spark takes about as long as that."""
 _SLICES_A_CORE = 2
 """On a cluster: if one takes longer, or is lost, the other cores have something to do meanwhile."""
 _LARGEST_LOG_BYTES = 4 << 20
+_STAGES = frozenset(stage.name for stage in STAGES)
 
 
 class StageRun:
     """One stage at work on some intervals: where it writes, and what it did."""
 
-    def __init__(self, stage: str, commit: Commit):
+    def __init__(self, stage: str, commit: Commit, intervals: Sequence[Interval]):
         self.stage = stage
         self.commit = commit
+        self.intervals = intervals
         self._rows: dict[tuple[str, str | None], dict[str, int]] = defaultdict(lambda: defaultdict(int))
 
     def record(self, interval: Interval, query: str | None = None, **numbers: int) -> None:
@@ -77,9 +81,9 @@ class RunContext:
     """A pipeline at work on a warehouse. Use as a context manager: it stops the Spark session that it started.
 
     ``beside``: a session of the caller's, which is used and not stopped. ``here``: whether all slices run in this
-    process, or all as tasks of Spark (None: where they are done sooner). ``tidied``: whether upkeep has been done.
-    ``days_follow``: a later pass of the same run ends a UTC day, too. ``memory``: stage → what it keeps for its next
-    pass.
+    process, or all as tasks of Spark (None: as tasks where a Spark is named, else where they are done sooner).
+    ``tidied``: whether upkeep has been done. ``days_follow``: a later pass of the same run ends a UTC day, too.
+    ``memory``: stage → what it keeps for its next pass.
     """
 
     pipeline: Pipeline
@@ -89,12 +93,13 @@ class RunContext:
     cold_start: bool = False
     beside: SparkSession | None = None
     here: bool | None = None
-    executor_bytes: int = field(default=0, init=False)
+    taken: Memory = field(default_factory=Memory, init=False)
     tidied: bool = field(default=False, init=False)
     days_follow: bool = field(default=False, init=False)
     memory: dict[str, Any] = field(default_factory=dict, init=False)
     _spark: SparkSession | None = field(default=None, init=False)
     _large_rows: int = field(default=0, init=False)
+    _stage: StageRun | None = field(default=None, init=False)
     _told_cold_start: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -125,7 +130,7 @@ class RunContext:
 
     def end_landing(self) -> None:
         """Stop a session that was started for landing alone: where no Spark is named, slices run in this process."""
-        if on_this_machine():
+        if not spark_is_named():
             self.release_spark()
 
     @property
@@ -145,18 +150,30 @@ class RunContext:
     def most_slices(self, rows: int) -> int:
         """Into how many slices work on so many rows is worth cutting; ``partitions`` at most.
 
-        Slices overlap in what they read. So on one machine there are no more of them than cores. On a cluster there are
-        two a core, by the cores that it has when it is first asked; more if each would read more than ``ROWS_HERE``, as
-        what a slice holds grows with that; and any number where Spark adds executors as there is work for them.
+        Slices overlap in what they read. So on one machine, this one or a Spark Connect server's, there are no more of
+        them than cores. On a cluster there are two a core, by the cores that it has when first asked; more if each
+        would read more than ``ROWS_HERE``, as what a slice holds grows with that; and any number where Spark adds
+        executors as there is work for them.
         """
         most = self.pipeline.partitions
         if on_this_machine():
-            return min(most, cores())
+            return min(most, cores(spark_master()))
         if self.here or rows == 0:
             return most  # nothing to ask Spark for
+        if self._server_cores:
+            return min(most, self._server_cores)
         if self._cluster_cores == 0:
             return most
         return min(most, max(_SLICES_A_CORE * self._cluster_cores, rows // ROWS_HERE))
+
+    @cached_property
+    def _server_cores(self) -> int:
+        """Cores of a Spark Connect server whose tasks run in itself; 0 of any other."""
+        from tidegate.engine.session import CORES, setting
+
+        master = setting(self.spark, "spark.master") if spark_master().startswith("sc://") else ""
+        # It counted its cores itself.
+        return int(setting(self.spark, CORES) or cores(master)) if master.startswith("local") else 0
 
     @cached_property
     def _cluster_cores(self) -> int:
@@ -167,9 +184,10 @@ class RunContext:
     def run_slices(self, work: Callable[[Slice], Result], parts: Sequence[Any], rows: int) -> list[Result]:
         """What ``work`` gives for each part, a slice each: by Spark's tasks, or by this process; it gives the same.
 
-        On a cluster Spark runs whatever there is. On one machine it runs what is worth it: more than one slice, on more
-        than one core, and more than ``ROWS_HERE``. A session is started for such work once ``ROWS_BEFORE_SPARK`` have
-        been read without it: so a run takes at most about twice as long as one that knew what is to come.
+        Where a Spark is named (:func:`spark_is_named`), it runs whatever there is. Else it runs what is worth it: more
+        than one slice, on more than one core, and more than ``ROWS_HERE``. A session is started for such work once
+        ``ROWS_BEFORE_SPARK`` have been read without it: so a run takes at most about twice as long as one that knew
+        what is to come.
 
         Args:
             work: what to do.
@@ -179,14 +197,30 @@ class RunContext:
         slices = [Slice(number, part) for number, part in enumerate(parts)]
         if not slices or not self._as_tasks(len(slices), rows):
             return run_here(slices, work)
-        done = run_as_tasks(slices, work, self.spark, measured=not on_this_machine())
-        self.executor_bytes = max(self.executor_bytes, done.executor_bytes)
+        with tagged(self.spark, self._tags()):
+            done = run_as_tasks(slices, work, self.spark, self._measured)
+        self.taken = self.taken.or_more(done.memory)
         return done.results
 
+    @property
+    def _measured(self) -> Measured:
+        if on_this_machine():
+            return "nothing"
+        return "workers" if spark_master().startswith("sc://") else "executors"
+
+    def _tags(self) -> list[str]:
+        """What Spark's UI tells the stage's jobs by: pipeline, stage and interval, or first and last interval."""
+        tags = [f"pipeline:{self.pipeline.name}"]
+        if self._stage is not None:
+            first, last = self._stage.intervals[0].label, self._stage.intervals[-1].label
+            tags.append(f"stage:{self.app if self.app in _STAGES else self._stage.stage}")
+            tags.append(f"interval:{first}" if first == last else f"interval:{first}…{last}")
+        return tags
+
     def _as_tasks(self, slices: int, rows: int) -> bool:
-        if self.here is not None or not on_this_machine():
+        if self.here is not None or spark_is_named():
             return not self.here
-        if min(slices, cores()) < 2 or rows <= ROWS_HERE:
+        if min(slices, cores(spark_master())) < 2 or rows <= ROWS_HERE:
             return False
         if self._spark is None and self.beside is None:
             self._large_rows += rows
@@ -222,17 +256,20 @@ class RunContext:
         started_at, clock = datetime.now(UTC), time.monotonic()
         span = intervals[0].label if len(intervals) == 1 else f"{intervals[0].label} … {intervals[-1].label}"
         self.progress(f"{stage}: {span} ({len(intervals)} interval{'s' if len(intervals) != 1 else ''})")
-        self.executor_bytes = 0
+        self.taken = Memory()
         with ProcessMeter() as meter, self.warehouse.commit(stage, intervals) as commit:
-            run = StageRun(stage, commit)
-            yield run
+            run = self._stage = StageRun(stage, commit, intervals)
+            try:
+                yield run
+            finally:
+                self._stage = None
             seconds = time.monotonic() - clock
             for interval in intervals:
                 commit.put_file(
                     "run_metrics",
                     interval,
                     stage,
-                    self._metrics(run, interval, started_at, seconds, self._most_bytes(meter), len(intervals)),
+                    self._metrics(run, interval, started_at, seconds, meter.peak_bytes, len(intervals)),
                 )
         line = {
             "app": stage,
@@ -243,15 +280,15 @@ class RunContext:
             "seconds": round(time.monotonic() - clock, 3),
             **{n: run.total(n) for n in ("rows_in", "rows_out", "rows_late", "rows_quarantined", "peak_state_bytes")},
             "memory_budget_bytes": self.pipeline.memory_budget_bytes,
-            "peak_process_bytes": self._most_bytes(meter),
+            "peak_process_bytes": max(meter.peak_bytes, self._worker_bytes(meter.peak_bytes)),
             "process_budget_bytes": self.pipeline.process_budget_bytes,
         }
         self.log(line)
         self.progress(f"{stage}: done in {line['seconds']:.1f} s")
 
-    def _most_bytes(self, meter: ProcessMeter) -> int:
-        """What the driver or an executor took at most, whichever took more: each has the process budget for itself."""
-        return max(meter.peak_bytes, self.executor_bytes)
+    def _worker_bytes(self, client_bytes: int) -> int:
+        """What the stage's workers took at most on one machine; with this process, where that is this one's."""
+        return max(self.taken.elsewhere, self.taken.here + client_bytes if self.taken.here else 0)
 
     def log(self, line: dict[str, object]) -> None:
         """Append a line of JSON to ``_logs/stages.jsonl``; the file before is kept once it has grown large."""
@@ -263,23 +300,35 @@ class RunContext:
             file.write(json.dumps(line) + "\n")
 
     def _metrics(
-        self, run: StageRun, interval: Interval, started_at: datetime, seconds: float, most_bytes: int, share: int
+        self, run: StageRun, interval: Interval, started_at: datetime, seconds: float, client_bytes: int, share: int
     ) -> pa.Table:
-        names = ("rows_in", "rows_out", "rows_late", "rows_quarantined", "rows_failed", "peak_state_bytes")
-        rows = [
+        """Rows of this process, one a query, and a row of its workers and of a JVM that it shares, if it had any."""
+        names = ("rows_in", "rows_out", "rows_late", "rows_landed_late", "rows_quarantined", "rows_failed")
+        common = {"app": run.stage, "started_at": started_at, "seconds": seconds / share}
+        rows: list[dict[str, object]] = [
             {
-                "app": run.stage,
+                **common,
+                "kind": CLIENT,
                 "query": row["query"],
-                "started_at": started_at,
-                "seconds": seconds / share,
-                **{name: row.get(name, 0) for name in names},
+                **{name: row.get(name, 0) for name in (*names, "peak_state_bytes")},
                 "memory_budget_bytes": self.pipeline.memory_budget_bytes,
-                "peak_process_bytes": most_bytes,
+                "peak_process_bytes": client_bytes,
                 "process_budget_bytes": self.pipeline.process_budget_bytes,
             }
             for row in run.rows(interval)
         ]
+        budgets = {WORKER: self.pipeline.process_budget_bytes, JVM: self._jvm_budget if self.taken.jvm else None}
+        for kind, taken in ((WORKER, self._worker_bytes(client_bytes)), (JVM, self.taken.jvm)):
+            if taken:
+                rows.append(common | {"kind": kind, "peak_process_bytes": taken, "process_budget_bytes": budgets[kind]})
         return pa.Table.from_pylist(rows, schema=self.warehouse.schema("run_metrics"))
+
+    @cached_property
+    def _jvm_budget(self) -> int | None:
+        """What the server's JVM may take, bytes; None if the server does not say."""
+        from tidegate.engine.session import JVM_BYTES, setting
+
+        return int(setting(self.spark, JVM_BYTES) or 0) or None
 
 
 def spark_master() -> str:
@@ -287,14 +336,23 @@ def spark_master() -> str:
     return os.environ.get("TIDEGATE_SPARK_MASTER") or os.environ.get("SPARK_REMOTE") or "local[2]"
 
 
+def spark_is_named() -> bool:
+    """Whether somebody said which Spark to use: then all slices are its tasks, however few.
+
+    By ``TIDEGATE_SPARK_MASTER`` (Airflow's connection ``spark_default`` sets it) or ``SPARK_REMOTE``, or by starting
+    this process with spark-submit.
+    """
+    return any(os.environ.get(name) for name in ("TIDEGATE_SPARK_MASTER", "SPARK_REMOTE", "PYSPARK_GATEWAY_PORT"))
+
+
 def on_this_machine() -> bool:
-    """Whether Spark's tasks would run on the driver's machine."""
+    """Whether Spark's tasks would run in a JVM of this process's own."""
     return spark_master().startswith("local")
 
 
-def cores() -> int:
+def cores(master: str) -> int:
     """How many tasks ``local[n]`` runs at a time."""
-    inside = spark_master().removeprefix("local").strip("[]").partition(",")[0]
+    inside = master.removeprefix("local").strip("[]").partition(",")[0]
     return int(inside) if inside.isdigit() else (os.cpu_count() or 1) if inside == "*" else 1
 
 

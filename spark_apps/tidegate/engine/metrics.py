@@ -56,6 +56,11 @@ def tree_bytes(root: int) -> int:
     return total
 
 
+def process_bytes(process: int) -> int:
+    """Proportional set size of one process alone, bytes; 0 where /proc is not there."""
+    return _pss_bytes(process)
+
+
 def _has_children() -> bool:
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)

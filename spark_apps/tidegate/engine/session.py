@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.request import getproxies, proxy_bypass
 
+from tidegate.declarations.errors import UserError
 from tidegate.engine.context import on_this_machine, spark_master
 from tidegate.engine.jars import jars_settings
 from tidegate.engine.jvm_scratch import jvm_scratch
@@ -28,12 +32,19 @@ JAVA_OPTIONS = (
     "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:-UsePerfData -Duser.timezone=UTC"
 )
 # A thread that dies of it would leave the stage standing still.
-_ALWAYS = "-XX:+ExitOnOutOfMemoryError"
+ALWAYS = "-XX:+ExitOnOutOfMemoryError"
 # A stage's plan is a range and a Python function: compiling it takes seconds and saves nothing.
 NOT_COMPILED: dict[str, bool | float | int | str | None] = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+# Where Spark's masters and Connect servers listen, unless their address says so.
+_PORTS = {"sc": 15002, "spark": 7077}
+_PATIENCE_S = 5.0
+# Some twenty seconds, by Spark's own pauses.
+_RETRIES = 5
+# By these settings our own Spark Connect server tells clients what its JVM may take, and on how many cores tasks run.
+JVM_BYTES, CORES = "spark.tidegate.jvmBytes", "spark.tidegate.cores"
 # More than a cluster has.
 _MOST_CORES = 100_000
 # spark-defaults.conf and log4j2.properties of one machine.
@@ -47,7 +58,11 @@ def start_session(pipeline: Pipeline, app: str, groups: Sequence[str] = ()) -> S
     say. Otherwise the master is ``TIDEGATE_SPARK_MASTER`` (default ``local[2]``); ``sc://host:port`` is a Spark Connect
     server, and so is ``SPARK_REMOTE``. A third of the pipeline's process budget is for the heap of each JVM, the rest
     for what is beside it. ``groups``: of jars that a session of this process's own needs (:mod:`tidegate.engine.jars`).
+
+    Raises:
+        UserError: nobody answers there.
     """
+    require_answer(spark_master())
     # pyarrow warns on every start without it.
     os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
     if not spark_master().startswith("sc://"):
@@ -55,9 +70,9 @@ def start_session(pipeline: Pipeline, app: str, groups: Sequence[str] = ()) -> S
         require_whole_pyspark()
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.appName(f"tidegate-{pipeline.name}-{app}")
     if spark_master().startswith("sc://"):
-        return builder.remote(spark_master()).getOrCreate()
+        return connected(spark_master())
+    builder = SparkSession.builder.appName(f"tidegate-{pipeline.name}-{app}")
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         builder = builder.config(map={**_own_jvm(pipeline), **jars_settings(groups)})
     # It says at every collected object that it closes a connection, and shows a traceback for every call to a JVM that
@@ -67,20 +82,72 @@ def start_session(pipeline: Pipeline, app: str, groups: Sequence[str] = ()) -> S
     return builder.config(map=NOT_COMPILED).getOrCreate()
 
 
+def require_answer(master: str) -> None:
+    """Ask at a master's or Connect server's address whether anybody listens there; of any other, nothing.
+
+    Spark itself would try for minutes, and then say so in a page. Of ``spark://a:7077,b:7077`` one has to answer. One
+    that is reached through a proxy is not asked.
+
+    Raises:
+        UserError: nobody does.
+    """
+    scheme, separator, rest = master.partition("://")
+    if not separator or scheme not in _PORTS:
+        return
+    why: OSError | None = None
+    for address in rest.partition("/")[0].split(","):
+        host, _, port = address.rpartition(":") if address.rpartition(":")[2].isdigit() else (address, "", "")
+        if getproxies().keys() & {"http", "https"} and not proxy_bypass(host):
+            return
+        try:
+            with socket.create_connection((host.strip("[]"), int(port or _PORTS[scheme])), timeout=_PATIENCE_S):
+                return
+        except OSError as error:
+            why = error
+    what = "Spark Connect server" if scheme == "sc" else "master of Spark"
+    # What follows the address may be a token.
+    told = f"the {what} {master.partition(';')[0].rstrip('/')} does not answer"
+    raise UserError(
+        f"{told}: {why.strerror or why if why else 'it has no address'}; start it, or"
+        " name another one (TIDEGATE_SPARK_MASTER, SPARK_REMOTE, or Airflow's connection spark_default)"
+    )
+
+
+def connected(remote: str) -> SparkSession:
+    """A session of this process's own on a Spark Connect server.
+
+    A server that has died is not waited for: what it did is lost with it, and is done again by who runs the stage.
+    """
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.remote(remote).getOrCreate()
+    with suppress(ImportError, AttributeError):  # a client of another version waits as long as it likes
+        from pyspark.sql.connect.client.retries import DefaultPolicy
+
+        spark.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES)])
+    return spark
+
+
+def setting(spark: SparkSession, name: str, untold: str = "") -> str:
+    """One of the session's settings; empty where it is not set, ``untold`` where the platform does not tell."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return spark.conf.get(name, "") or ""
+    except PySparkException:
+        return untold
+
+
 def cluster_cores(spark: SparkSession) -> int:
     """How many tasks the executors that have registered run at a time; 0 where Spark adds executors as it needs them.
 
     By what Spark Connect has, too: a range has as many parts as there are cores, or as ``spark.default.parallelism``
     says. Cost: two small jobs, the first of which waits until there is an executor.
     """
-    from pyspark.errors import PySparkException
     from pyspark.sql.functions import spark_partition_id
 
-    try:
-        if spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true":
-            return 0
-    except PySparkException:
-        return 0  # a platform that does not tell
+    if setting(spark, "spark.dynamicAllocation.enabled", untold="true") == "true":
+        return 0
     for _ in range(2):
         cores = spark.range(_MOST_CORES).select(spark_partition_id()).distinct().count()
     return cores
@@ -89,7 +156,7 @@ def cluster_cores(spark: SparkSession) -> int:
 def _own_jvm(pipeline: Pipeline) -> dict[str, bool | float | int | str | None]:
     """What a JVM that this process starts is told."""
     scratch = jvm_scratch()
-    java_options = f"{_ALWAYS} {os.environ.get('TIDEGATE_JAVA_OPTIONS', JAVA_OPTIONS)}"
+    java_options = f"{ALWAYS} {os.environ.get('TIDEGATE_JAVA_OPTIONS', JAVA_OPTIONS)}"
     heap = min(max(int(pipeline.process_budget_bytes * _JVM_SHARE), _LEAST_JVM_BYTES), _MOST_JVM_BYTES)
     settings: dict[str, bool | float | int | str | None] = {
         "spark.master": spark_master(),

@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 from tidegate.declarations.interval_labels import label_start
 from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.promises import Line
+from tidegate.declarations.tables import JVM
 from tidegate.declarations.units import show_percent
 from tidegate.report.charts import (
     COLORS,
@@ -215,11 +216,13 @@ def memory_section(pipeline: Pipeline, tables: Tables) -> Section:
     if not len(metrics):
         return Section("memory", "Memory", missing=(*missing, nothing_in("run_metrics")), parts=tuple(parts))
     verdicts = []
+    # A JVM that several pipelines share has a budget of its own: check_quality looks at that.
+    charged = metrics[metrics["kind"] != JVM]
     for measure, budget, declared, name in (
         ("peak_state_bytes", "memory_budget_bytes", pipeline.memory_budget_bytes, "window state"),
         ("peak_process_bytes", "process_budget_bytes", pipeline.process_budget_bytes, "processes"),
     ):
-        measured = metrics.dropna(subset=[measure])
+        measured = charged.dropna(subset=[measure])
         if len(measured):
             limits = measured[budget].astype("float64").fillna(float(declared))
             over = int((measured[measure].astype("float64") > limits).sum())

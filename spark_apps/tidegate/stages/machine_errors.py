@@ -31,6 +31,11 @@ _TASK_OUT_OF_MEMORY = re.compile(r"^(?:pyarrow\.lib\.ArrowMemoryError|(?:numpy\.
 # As the JVM says it, who may have met it where it shuffles, too.
 _TOLD = {os.strerror(number): number for number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)}
 _JVM_FAULT = re.compile(rf"java\.(?:io|nio)\.[\w.]+Exception: (?:[^\n:]*: )?({'|'.join(map(re.escape, _TOLD))})")
+# What a client meets whose server has died: nobody there, or another one that does not know its session.
+_SERVER_LOST = re.compile(
+    r"StatusCode\.UNAVAILABLE|RETRIES_EXCEEDED"
+    r"|INVALID_HANDLE\.(?:SESSION_(?:NOT_FOUND|CHANGED|CLOSED)|OPERATION_(?:NOT_FOUND|ABANDONED))"
+)
 _TASK_FAULT = re.compile(r"^(?:\w+Error): \[Errno (\d+)\] ([^:\n]+)(?:: '([^'\n]+)')?", re.MULTILINE)
 
 
@@ -51,6 +56,8 @@ def of_the_machine(error: BaseException) -> str | None:
             return f"Spark: {fault[1]}, in the warehouse or in {gettempdir()}; {_AGAIN}: {_REMEDIES[_TOLD[fault[1]]]}"
         if kind in ("Py4JNetworkError", "Py4JError", "ConnectionRefusedError", "ConnectionResetError"):
             return f"Spark's JVM has ended, killed or out of memory; {_AGAIN}: {_MEMORY}, and run it again"
+        if type(one).__module__.startswith(("pyspark.", "grpc")) and _SERVER_LOST.search(text):
+            return f"the Spark Connect server has ended, or is out of reach; {_AGAIN}: once it is up, run it again"
         if why := outage(one):
             return f"the object store: {why}; {_AGAIN}: check its address and your keys, and run it again"
         if isinstance(one, OSError) and one.errno in _REMEDIES:

@@ -166,9 +166,7 @@ class Turn:
         shutil.rmtree(self.home / _GATHERED, ignore_errors=True)
 
     def _dbt(self) -> Dbt:
-        # What pyarrow starts for an object store survives no fork.
-        forked = "TIDEGATE_WARM" in os.environ and isinstance(self.context.warehouse.folder, Path)
-        return self.started.enter_context(Dbt(self.home, self.lock, forked))
+        return self.started.enter_context(Dbt(self.home, self.lock))
 
 
 def prepare_session(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from tidegate.declarations import stages as declared
-from tidegate.engine.context import RunContext, on_this_machine
+from tidegate.engine.context import RunContext, spark_is_named
 from tidegate.stages.companion import Companion
 from tidegate.store.intervals import Interval
 
@@ -44,8 +44,8 @@ def run(context: RunContext, intervals: Sequence[Interval], stages: Sequence[str
     what is learnt in an interval takes effect at its end, so plans and answers are the same as if stages and intervals
     took turns.
 
-    Of several passes on one machine, what no later pass waits for runs in a process beside this one: what it raises,
-    a critical check that failed too, is raised when a pass after it is done. ``with_checked``: see ``publish``.
+    Of several passes, where no Spark is named, what no later pass waits for runs in a process beside this one: what it
+    raises, a critical check that failed too, is raised when a pass after it is done. ``with_checked``: see ``publish``.
     """
     landed = bool(context.pipeline.landed_streams)
     names = [stage for stage in STAGES if stage in stages and (landed or stage not in _LANDING)]
@@ -55,7 +55,7 @@ def run(context: RunContext, intervals: Sequence[Interval], stages: Sequence[str
         names.remove("land")
     passes = _passes(intervals)
     # The stages of a pass that no stage of the next one waits for run beside it.
-    aside = [name for name in names if name in _ASIDE and len(passes) > 1 and on_this_machine()]
+    aside = [name for name in names if name in _ASIDE and len(passes) > 1 and not spark_is_named()]
     steps = _steps([name for name in names if name not in aside])
     with ExitStack() as publishing:
         with Companion(context) as companion:
