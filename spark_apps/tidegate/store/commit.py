@@ -122,6 +122,7 @@ class Commit:
         """Make all that was written visible at once. UserError if another run of the stage was faster."""
         assert self.labels, "a run without an interval has no row in _commits, and would not be seen"
         home = self.warehouse.folder
+        self.warehouse.commits.begin()
         added: dict[str, dict[Place, str]] = {}
         for table in sorted({*self._partitions, *self._files}):
             folders = self._partitions[table].items()

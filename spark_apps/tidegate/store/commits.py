@@ -20,6 +20,7 @@ from tidegate.declarations.models import from_us, to_us
 from tidegate.store import parquet
 from tidegate.store.delta import DeltaLog, LiveFile, flush_logs, live_file
 from tidegate.store.durable import flush
+from tidegate.store.format import FORMAT, PROPERTY, format_of, require_readable
 from tidegate.store.places import Place
 from tidegate.values.types import TIMESTAMP
 
@@ -60,11 +61,16 @@ class Commits:
     _newest_us: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._log = DeltaLog(self.folder / TABLE, SCHEMA, partitioned=False)
+        self._log = DeltaLog(self.folder / TABLE, SCHEMA, partitioned=False, properties={PROPERTY: str(FORMAT)})
 
     def refresh(self) -> Mapping[str, Committed]:
-        """Run → its commit, of all there are now; what was returned before stays as it was."""
-        if self._log.refresh() != self._version:
+        """Run → its commit, of all there are now; what was returned before stays as it was.
+
+        UserError if a newer program has written the warehouse.
+        """
+        version = self._log.refresh()
+        require_readable(self._log.configuration, self.folder)
+        if version != self._version:
             known = {f.name: self._known.get(f.name) or self._commits_of(f) for f in self._log.live()}
             # A run that has been committed stays so, in whatever file.
             new = [one for name, own in known.items() if name not in self._known for one in own]
@@ -72,6 +78,26 @@ class Commits:
             self._newest_us = max([self._newest_us, *(one.at_us for one in new)])
             self._known, self._version = known, self._log.version
         return self._runs
+
+    @property
+    def format(self) -> int | None:
+        """The number of the warehouse's format, None where nothing has been written yet; UserError as ``refresh``."""
+        self.refresh()
+        return format_of(self._log.configuration) if self._version >= 0 else None
+
+    def begin(self) -> int:
+        """Make the table, or raise the warehouse's format to this program's, before anything is written; what it was.
+
+        UserError if a newer program has written the warehouse. Cost: nothing where there is nothing to do.
+        """
+        self.refresh()
+        if self._version < 0:
+            self._log.create()
+        before = format_of(self._log.configuration)
+        if before < FORMAT:
+            self._log.set_properties({PROPERTY: str(FORMAT)})
+            flush_logs([self._log], self.folder)
+        return before
 
     def until(self, as_of: str | datetime) -> int:
         """The last commit (µs) of a cut: that of a run, or the last one by an instant; UserError if there is none."""
@@ -102,13 +128,12 @@ class Commits:
         replaced: frozenset[str],
         begun: Set[str],
     ) -> None:
-        """Commit a run of a stage on some intervals.
+        """Commit a run of a stage on some intervals; ``begin`` comes first.
 
         ``replaced``: the tables of which it replaces whole partitions. ``begun``: the runs that it knew when it began.
 
         UserError if another run of the stage, or of these tables, has committed one of the intervals since.
         """
-        self._log.create()
         while True:
             self.refresh()
             self._refuse_second(stage, labels, replaced, begun)

@@ -174,7 +174,8 @@ class Listing(Mapping[str, tuple[LiveFile, ...]]):
 class DeltaLog:
     """The versions of one table at ``folder``; ``schema`` as declared, without ``interval``.
 
-    ``unflushed``: what it has written of its log and not yet seen to be on the disk.
+    ``properties``: of the table that ``create`` makes, beside those that every table has. ``unflushed``: what it has
+    written of its log and not yet seen to be on the disk.
 
     Cost: opening reads the newest checkpoint and the log after it (8 000 partitions: 50 ms); ``refresh`` only what has
     been added since; ``replace`` writes one file of the log. Neither depends on how many files the table has.
@@ -183,6 +184,9 @@ class DeltaLog:
     folder: Place
     schema: pa.Schema
     partitioned: bool = True
+    properties: Mapping[str, str] = field(default_factory=dict)
+    configuration: Mapping[str, str] = field(default_factory=dict, init=False)
+    """The table's properties as they were last looked at."""
     unflushed: list[Place] = field(default_factory=list, init=False, repr=False)
     version: int = field(default=-1, init=False)
     """The version last looked at; −1 if there is none."""
@@ -207,6 +211,7 @@ class DeltaLog:
     def _open(self) -> None:
         self._table = opened(self.folder)
         self.version = self._table.version()
+        self.configuration = self._table.metadata().configuration
         self._listing = Listing(self._table, self.partitioned)
         self._looked_s = time.monotonic()
 
@@ -221,6 +226,9 @@ class DeltaLog:
                 return False
             if any(_DECLARED & action.keys() for action in actions):
                 self._fits = False
+            for action in actions:
+                if "metaData" in action:
+                    self.configuration = action["metaData"].get("configuration") or {}
             self._listing = self._listing.after(actions)
             self.version += 1
         self._looked_s = time.monotonic()
@@ -253,21 +261,21 @@ class DeltaLog:
         """Make the table unless it is there."""
         if self.refresh() >= 0:
             return
-        from deltalake import Schema
+        from deltalake import DeltaTable, Schema
         from deltalake.exceptions import DeltaError
-        from deltalake.transaction import create_table_with_add_actions
 
         self.folder.mkdir(parents=True, exist_ok=True)
         wanted = Schema.from_arrow(self._whole_schema())
+        in_a_store = _IN_A_STORE if isinstance(self.folder, ObjectPath) else {}
         try:
-            create_table_with_add_actions(
+            DeltaTable.create(
                 str(self.folder),
                 wanted,
-                [],
                 mode="ignore",
                 partition_by=self._by,
-                configuration=_CONFIGURATION | (_IN_A_STORE if isinstance(self.folder, ObjectPath) else {}),
+                configuration=_CONFIGURATION | in_a_store | dict(self.properties),
                 storage_options=storage_options(self.folder),
+                raise_if_key_not_exists=False,  # properties that Delta does not know are anybody's
             )
         except (DeltaError, OSError) as error:
             # Another writer was first.
@@ -275,6 +283,23 @@ class DeltaLog:
                 raise self._unwritable(error) from None
         self.unflushed.append(self._file(0))
         self.refresh()
+
+    def set_properties(self, wanted: Mapping[str, str]) -> None:
+        """Give the table properties, unless it has them already; to be followed by ``flush_logs``."""
+        from deltalake.exceptions import CommitFailedError, DeltaError
+
+        for _ in range(_TRIES):
+            before = self.refresh()
+            if wanted.items() <= self.configuration.items():
+                return
+            try:
+                _opened(self.folder).alter.set_table_properties(dict(wanted), raise_if_not_exists=False)
+            except CommitFailedError:
+                continue
+            except (DeltaError, OSError) as error:
+                raise self._unwritable(error) from None
+            self.unflushed += [self._file(version) for version in range(before + 1, self.refresh() + 1)]
+        raise self._contended()
 
     def replace(
         self, added: Iterable[LiveFile], replaces: Callable[[LiveFile], bool], labels: Collection[str] | None = None
@@ -297,7 +322,7 @@ class DeltaLog:
             if not (fresh or gone) or self._transact(fresh, gone):
                 return self.refresh()
             self.refresh()
-        raise UserError(f"table {self.folder} is being written by too many at once: run this again")
+        raise self._contended()
 
     def append_alone(self, file: LiveFile) -> bool:
         """Add a file as the version after the one last looked at; False if there is such a version already."""
@@ -369,6 +394,9 @@ class DeltaLog:
         except CommitFailedError:
             return False
         return True
+
+    def _contended(self) -> UserError:
+        return UserError(f"table {self.folder} is being written by too many at once: run this again")
 
     def _unwritable(self, error: Exception) -> UserError:
         return UserError(
