@@ -7,6 +7,7 @@ to the version that was looked at, or looked at again.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -36,6 +37,8 @@ SCHEMA = pa.schema(
 )
 _MERGED = "merged"
 _DIGITS = 17
+_NAME = re.compile(rf"(\d{{{_DIGITS}}})-(\w+)-(\w+)\.parquet")
+_DEAD = "dead run "
 
 
 class Committed(NamedTuple):
@@ -132,10 +135,16 @@ class Commits:
 
         ``replaced``: the tables of which it replaces whole partitions. ``begun``: the runs that it knew when it began.
 
-        UserError if another run of the stage, or of these tables, has committed one of the intervals since.
+        UserError if another run of the stage, or of these tables, has committed one of the intervals since, or if the
+        run was taken for dead.
         """
         while True:
             self.refresh()
+            if self._log.transacted(_DEAD + run):
+                raise UserError(
+                    f"run {run} of the stage {stage} was taken for dead by another process ({self.folder}), and what "
+                    f"it wrote is dropped: run the stage {stage} again"
+                )
             self._refuse_second(stage, labels, replaced, begun)
             at_us = max(time.time_ns() // 1000, self._newest_us + 1)
             path = self._log.folder / f"{at_us:0{_DIGITS}}-{stage}-{run}.parquet"
@@ -154,6 +163,17 @@ class Commits:
                 return  # it is there: the answer to the first attempt was lost on its way
             path.unlink()
 
+    def renounce(self, run: str) -> bool:
+        """See to it that a run which is not committed never will be; False if it is committed."""
+        self.begin()
+        while run not in self.refresh():
+            if self._log.transacted(_DEAD + run):
+                return True
+            if self._log.append_transaction(_DEAD + run):
+                flush_logs([self._log], self.folder)
+                return True
+        return False
+
     def rows(self) -> pa.Table:
         """All rows, in the order of their commits."""
         self.refresh()
@@ -171,7 +191,7 @@ class Commits:
         parquet.write(rows, path)
         flush([path], self.folder)
         names = {f.name for f in before}
-        self._log.replace([live_file(path, "")], lambda file: file.name in names)
+        self._log.replace([live_file(path, "")], lambda file: file.name in names, rearranged=True)
         flush_logs([self._log], self.folder)
 
     def vacuum(self, hours: int) -> int:
@@ -199,9 +219,10 @@ class Commits:
                     )
 
     def _commits_of(self, file: LiveFile) -> tuple[Committed, ...]:
-        if not file.name.startswith(_MERGED):
-            at, stage, run = file.name.removesuffix(".parquet").split("-")
+        if named := _NAME.fullmatch(file.name):
+            at, stage, run = named.groups()
             return (Committed(int(at), stage, run),)
+        # Merged, here or by another program: the rows say it.
         names = ["committed_at", "stage", "run"]
         rows = parquet.opened(self._log.folder / file.name).read(columns=names)
         at_us = rows.column("committed_at").cast(pa.int64()).to_pylist()
