@@ -24,6 +24,7 @@ COMMANDS = (
     "fill",
     "report",
     "sql",
+    "register",
     "migrate",
     "completion",
 )

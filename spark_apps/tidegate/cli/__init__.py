@@ -16,6 +16,7 @@ from tidegate.cli import (
     land,
     migrate,
     plan_windows,
+    register,
     report,
     run,
     sql,
@@ -24,7 +25,7 @@ from tidegate.cli import (
 from tidegate.cli.arguments import EXIT_CODES
 from tidegate.stages.launcher import guarded
 
-_COMMANDS = (init, validate, explain, plan_windows, land, run, history, fill, report, sql, migrate, completion)
+_COMMANDS = (init, validate, explain, plan_windows, land, run, history, fill, report, sql, register, migrate, completion)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -287,7 +287,9 @@ class DeltaLog:
             actions = [json.loads(line) for line in text.splitlines() if line]
             brought = [action["add"] for action in actions if action.get("add", {}).get("path") in sought]
             if any(add["dataChange"] for add in brought):
-                about: Mapping[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+                about: Mapping[str, Any] = next(
+                    (action["commitInfo"] for action in actions if "commitInfo" in action), {}
+                )
                 by = f" by {about['engineInfo']}" if about.get("engineInfo") else ""
                 return f"version {version} ({about.get('operation', 'an unnamed operation')}{by})"
             sought -= {add["path"] for add in brought}
