@@ -69,7 +69,7 @@ def _tried(action: Any) -> Any:
     try:
         return action()
     except PySparkException as error:
-        raise RuntimeError(str(error).splitlines()[0]) from None
+        raise RuntimeError(str(error)[:500]) from None
 
 
 def _sql(text: str) -> list[dict[str, Any]]:

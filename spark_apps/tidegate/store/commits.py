@@ -225,6 +225,7 @@ class Commits:
         # Merged, here or by another program: the rows say it.
         names = ["committed_at", "stage", "run"]
         rows = parquet.opened(self._log.folder / file.name).read(columns=names)
-        at_us = rows.column("committed_at").cast(pa.int64()).to_pylist()
+        # Spark writes nanoseconds.
+        at_us = rows.column("committed_at").cast(TIMESTAMP).cast(pa.int64()).to_pylist()
         told = zip(at_us, rows.column("stage").to_pylist(), rows.column("run").to_pylist(), strict=True)
         return tuple(map(Committed._make, set(told)))

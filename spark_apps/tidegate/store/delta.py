@@ -45,6 +45,7 @@ _DECLARED = {"metaData", "protocol"}
 _READER = 1
 ENGINE = "Tidegate"
 _RUN = re.compile(r"(migrate)?[0-9a-f]{12}")
+_UUID = re.compile(r"[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}")
 # The log stays for 30 days: whoever has not looked for longer than this opens the table anew.
 _TRUSTED_S = 86_400
 # There each file of the log that a reader has to open costs a request.
@@ -72,8 +73,8 @@ class LiveFile:
 
     @property
     def foreign(self) -> bool:
-        """Whether another program has written it: its name ends in no run."""
-        return not _RUN.fullmatch(self.run)
+        """Whether another program has written it: its name ends in no run, or has a UUID as all others' names have."""
+        return not _RUN.fullmatch(self.run) or _UUID.search(self.name) is not None
 
     @property
     def path(self) -> str:
