@@ -78,7 +78,7 @@ def test_optimize_by_spark_changes_no_row_and_upkeep_takes_it_back(delta: Client
     assert contents(several()) == before
     goes_on(several(), before)
     tidy(several())
-    assert any("c000" in name for name in names(several(), table)) == (table == COMMITS)
+    assert not any(".c000." in name for name in names(several(), table))
     goes_on(several(), contents(several()))
 
 
@@ -119,17 +119,17 @@ def test_what_was_merged_and_vacuumed_at_once_is_named(delta: Client, several: T
 def test_rows_deleted_by_spark_are_refused_until_that_is_taken_back(delta: Client, several: Tables, table: str):
     before, path = contents(several()), several().folder / table
     version, column = several().log(table).refresh(), several().schema(table).names[0]
-    delta.sql(
-        f"DELETE FROM delta.`{path}` WHERE interval = '{hour(several(), 0).label}' AND {column} = "
-        f"(SELECT min({column}) FROM delta.`{path}` WHERE interval = '{hour(several(), 0).label}')"
-    )
-    with pytest.raises(
-        UserError, match=rf"table {table}: .* \(version {version + 1} \(DELETE\) by Apache-Spark|DELETE"
-    ):
-        contents(several())
+    label = hour(several(), 0).label
+    # Of the revenue a whole file goes, and no other takes its place: upkeep finds it.
+    column, look = ("window_end", tidy) if table == ANSWERS else (column, contents)
+    least = min(map(str, several().read_arrow(table, [label])[column].to_pylist()))
+    delta.sql(f"DELETE FROM delta.`{path}` WHERE interval = '{label}' AND {column} = '{least}'")
+    with pytest.raises(UserError, match=rf"table {table}: .*\(version {version + 1} \(DELETE\) by Apache-Spark"):
+        look(several())
     delta.sql(f"RESTORE TABLE delta.`{path}` TO VERSION AS OF {version}")
     assert contents(several()) == before
-    goes_on(several(), before)
+    tidy(several())
+    goes_on(several(), contents(several()))
 
 
 @pytest.mark.parametrize("table", [EVENTS, COMMITS])
@@ -167,7 +167,7 @@ def test_liquid_clustering_of_the_commits_is_borne(delta: Client, several: Table
 
 def test_a_checkpoint_and_a_new_property_of_spark_s_are_borne(delta: Client, several: Tables):
     before, path = contents(several()), several().folder / ANSWERS
-    delta.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES (delta.checkpointInterval = 1, 'owner' = 'sales')")
+    delta.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES (delta.checkpointInterval = 1, 'team' = 'sales')")
     delta.sql(f"COMMENT ON TABLE delta.`{path}` IS 'revenue by country'")
     assert list(Path(path, "_delta_log").glob("*.checkpoint*.parquet"))
     assert contents(several()) == before

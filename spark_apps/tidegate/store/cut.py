@@ -25,11 +25,6 @@ from tidegate.store.places import Place
 SHARED = frozenset({"run_metrics"})
 """Tables in whose partitions every stage has a file of its own."""
 
-_CHANGED = (
-    "table {table}: another program has changed its rows ({by}), which only Tidegate may do: take that back (in Spark "
-    "with Delta: RESTORE TABLE delta.`{folder}` TO VERSION AS OF the one before), or run the intervals concerned again"
-)
-
 _ROWS_WORTH_THREADS = 1 << 16
 
 Key = tuple[str, str]
@@ -66,7 +61,7 @@ class Cut:
         missing = groups.keys() - whole.keys()
         foreign = [file for own in groups.values() for file in own if file.foreign]
         if foreign and (by := log.changed_by_others([file.path for file in foreign])):
-            raise UserError(_CHANGED.format(table=table, folder=log.folder, by=by))
+            raise changed_rows(table, log, by)
         # Where stages share a partition, the files of all of them may have gone into the one of another program.
         mixed = {file.label for file in foreign} if table in SHARED else set[str]()
         missing -= {key for key in missing if key[0] in mixed and all(file.foreign for file in groups[key])}
@@ -89,6 +84,15 @@ class Cut:
     def is_whole(self, files: Sequence[LiveFile]) -> bool:
         """Whether all these files are of committed runs."""
         return all(file.run in self.runs for file in files)
+
+
+def changed_rows(table: str, log: DeltaLog, by: str) -> UserError:
+    """What is said of a table in which another program, ``by`` a version, has changed rows."""
+    return UserError(
+        f"table {table}: another program has changed its rows ({by}), which only Tidegate may do: take that back (in "
+        f"Spark with Delta: RESTORE TABLE delta.`{log.folder}` TO VERSION AS OF the one before), or run the intervals "
+        "concerned again"
+    )
 
 
 def grouped(table: str, files: tuple[LiveFile, ...]) -> dict[Key, list[LiveFile]]:

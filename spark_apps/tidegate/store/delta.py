@@ -43,6 +43,7 @@ _CHECKPOINT_EVERY = 100
 _DECLARED = {"metaData", "protocol"}
 # Neither column mapping nor deletion vectors: files are read as they are.
 _READER = 1
+_CHANGING = {"DELETE", "UPDATE", "MERGE"}
 ENGINE = "Tidegate"
 _RUN = re.compile(r"(migrate)?[0-9a-f]{12}")
 _UUID = re.compile(r"[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}")
@@ -292,9 +293,37 @@ class DeltaLog:
                     (action["commitInfo"] for action in actions if "commitInfo" in action), {}
                 )
                 by = f" by {about['engineInfo']}" if about.get("engineInfo") else ""
-                return f"version {version} ({about.get('operation', 'an unnamed operation')}{by})"
+                return f"version {version} ({about.get('operation', 'an unnamed operation')}){by}"
             sought -= {add["path"] for add in brought}
         return f"a version before {self.version}" if sought else None
+
+    def bereft_by_others(self, since_s: float) -> str | None:
+        """Which version since then (seconds since 1970) is of another program and took some of a run's files; or None.
+
+        What was restored, or run again, since then is no longer bereft. Cost: reading the log's files since then.
+        """
+        version = self.version
+        while version >= 0:
+            file = self._file(version)
+            try:
+                if file.stat().st_mtime < since_s:
+                    return None
+                actions = [json.loads(line) for line in file.read_bytes().splitlines() if line]
+            except FileNotFoundError:
+                return None
+            about: Mapping[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+            operation, engine = about.get("operation", ""), about.get("engineInfo", ENGINE)
+            if operation == "RESTORE" and (before := about.get("operationParameters", {}).get("version")) is not None:
+                version = int(before)
+                continue
+            if operation in _CHANGING or not engine.startswith((ENGINE, "delta-rs")):
+                gone = (action["remove"] for action in actions if action.get("remove", {}).get("dataChange"))
+                for folder, _, name in (told["path"].rpartition("/") for told in gone):
+                    beside = self.listing().get(folder.removeprefix("interval="), ())
+                    if any(file.run == run_of(name) for file in beside):
+                        return f"version {version} ({operation}) by {engine}"
+            version -= 1
+        return None
 
     def _file(self, version: int) -> Place:
         return self.folder / "_delta_log" / f"{version:020d}.json"

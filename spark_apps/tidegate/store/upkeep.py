@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 
 from tidegate.store.commit import STATE
+from tidegate.store.cut import changed_rows
 from tidegate.store.delta import RETENTION_HOURS
 from tidegate.store.landed import Landings
 from tidegate.store.landed_upkeep import tidy_landed
@@ -19,6 +20,9 @@ from tidegate.store.withdraw import put_back
 
 ORPHAN_HOURS = 24
 """A run that has not been committed by then is dead: no stage runs so long."""
+
+# Of a daily upkeep that was missed once.
+_LOOKED_BACK_S = 3 * 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Tidied:
 
 
 def tidy(warehouse: Warehouse, retention_hours: int = RETENTION_HOURS, orphan_hours: int = ORPHAN_HOURS) -> Tidied:
-    """Restore, vacuum, merge and clear one pipeline's tables.
+    """Restore, vacuum, merge and clear one pipeline's tables; UserError if another program has removed rows.
 
     Args:
         warehouse: the tables.
@@ -45,6 +49,8 @@ def tidy(warehouse: Warehouse, retention_hours: int = RETENTION_HOURS, orphan_ho
     for table in [*warehouse.tables(), *warehouse.marts()]:
         log = warehouse.log(table)
         if log.refresh() >= 0:
+            if by := log.bereft_by_others(time.time() - _LOOKED_BACK_S):
+                raise changed_rows(table, log, by)
             restored += _restore(warehouse, table, orphan_hours)
             files += log.vacuum(retention_hours)
     files += tidy_landed(warehouse, retention_hours)
