@@ -9,6 +9,7 @@ from typing import Any
 
 from tidegate.cli import (
     completion,
+    dbt_package,
     explain,
     fill,
     history,
@@ -25,7 +26,21 @@ from tidegate.cli import (
 from tidegate.cli.arguments import EXIT_CODES
 from tidegate.stages.launcher import guarded
 
-_COMMANDS = (init, validate, explain, plan_windows, land, run, history, fill, report, sql, register, migrate, completion)
+_COMMANDS = (
+    init,
+    validate,
+    explain,
+    plan_windows,
+    run,
+    history,
+    fill,
+    report,
+    sql,
+    register,
+    dbt_package,
+    migrate,
+    completion,
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
