@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.declarations.errors import UserError
-from tidegate.store.commits import TABLE as COMMITS
 from tidegate.store.places import ObjectPath, Place
 from tidegate.store.warehouse import Warehouse
 
@@ -54,7 +53,8 @@ def tables(warehouse: Warehouse, schema: str | None = None, scheme: str = SCHEME
     wanted = schema or warehouse.pipeline.name
     if not _NAME.fullmatch(wanted):
         raise UserError(f"'{wanted}' is no schema: give SCHEMA, or CATALOG.SCHEMA, without backticks")
-    names = [COMMITS, *warehouse.tables(), *warehouse.marts()]
+    # Those too that stand outside of the cut, such as what has landed, and those of queries that have gone.
+    names = [*(log.parent.name for log in warehouse.folder.glob("*/_delta_log")), *warehouse.marts()]
     there = [name for name in names if any((warehouse.folder / name / "_delta_log").glob("*.json"))]
     if not there:
         raise UserError(
