@@ -78,7 +78,7 @@ def delta_session(app: str, warehouse: Place, metastore: Path | None = None) -> 
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.sql.warehouse.dir": str((metastore or scratch) / "warehouse"),
         }
-        builder = builder.config(map=NOT_COMPILED | own | _SMALL)
+        builder = builder.config(map={**NOT_COMPILED, **own, **_SMALL})
     if metastore is not None:
         metastore.mkdir(parents=True, exist_ok=True)
         url = f"jdbc:derby:;databaseName={metastore / 'metastore_db'};create=true"

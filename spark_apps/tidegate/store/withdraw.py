@@ -20,6 +20,7 @@ from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 
+from tidegate.declarations.errors import UserError
 from tidegate.store.commits import Commits
 from tidegate.store.cut import SHARED, Cut, grouped
 from tidegate.store.delta import DeltaLog, LiveFile, flush_logs
@@ -55,18 +56,19 @@ def withdraw_dead(home: Place, logs: Mapping[str, DeltaLog], commits: Commits, p
     restored = 0
     for note in (home / FOLDER).glob("*.json"):
         try:
-            told, age_s = json.loads(note.read_text()), time.time() - note.stat().st_mtime
+            age_s = time.time() - note.stat().st_mtime
+            told = json.loads(note.read_text())
         except FileNotFoundError:
             continue
         except ValueError:
-            told, age_s = None, time.time() - note.stat().st_mtime
-        if told is None:
             # Its writer died, or is about to write it; nothing is in the logs yet.
             if age_s > patience_s:
                 note.unlink(missing_ok=True)
             continue
         if not _alive(told, age_s, patience_s):
-            restored += withdraw(home, logs, commits, note.name.removesuffix(".json"), told["tables"])
+            # A table in which another program has changed rows is for whoever reads it to say.
+            with suppress(UserError):
+                restored += withdraw(home, logs, commits, note.name.removesuffix(".json"), told["tables"])
     return restored
 
 
