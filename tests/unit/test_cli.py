@@ -24,6 +24,8 @@ COMMANDS = (
     "fill",
     "report",
     "sql",
+    "register",
+    "dbt-package",
     "migrate",
     "completion",
 )
@@ -72,7 +74,7 @@ def test_a_file_that_cannot_be_read_is_named_without_numbers(capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
-        (["re"], {"report"}),
+        (["re"], {"register", "report"}),
         (["run", "--sta"], {"--stage"}),
         (["run", "--stage", "sam"], {"sample_history"}),
         (["run", FLIGHTS, "--stage", "to"], {"top_k"}),

@@ -15,7 +15,20 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
 EVERYTHING = "[airflow,quality,dbt,demo]"
 COMMANDS = [
-    *("init", "validate", "explain", "plan-windows", "run", "history", "fill", "report", "sql", "migrate"),
+    *(
+        "init",
+        "validate",
+        "explain",
+        "plan-windows",
+        "run",
+        "history",
+        "fill",
+        "report",
+        "sql",
+        "register",
+        "dbt-package",
+        "migrate",
+    ),
     "completion",
 ]
 # Where each of the four packages was found, and whether a variable or a folder of this repository helped.

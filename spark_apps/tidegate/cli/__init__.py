@@ -9,6 +9,7 @@ from typing import Any
 
 from tidegate.cli import (
     completion,
+    dbt_package,
     explain,
     fill,
     history,
@@ -16,6 +17,7 @@ from tidegate.cli import (
     land,
     migrate,
     plan_windows,
+    register,
     report,
     run,
     spark_server,
@@ -37,6 +39,8 @@ _COMMANDS = (
     report,
     sql,
     spark_server,
+    register,
+    dbt_package,
     migrate,
     completion,
 )

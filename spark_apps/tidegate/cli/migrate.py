@@ -14,7 +14,7 @@ def add(commands: Commands) -> None:
     parser = command(
         commands,
         "migrate",
-        "make Delta tables of a warehouse that version 0.1 has written, without writing a row anew",
+        "raise a warehouse that an older version has written to this version's format, without writing a row anew",
         "tidegate migrate dags/pipelines/flights --warehouse warehouse",
     )
     parser.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR", help=PIPELINE)
@@ -24,9 +24,11 @@ def add(commands: Commands) -> None:
 
 def _migrate(arguments: argparse.Namespace) -> None:
     from tidegate.declarations import load_pipeline
+    from tidegate.store.format import FORMAT
     from tidegate.store.migrate import migrate
     from tidegate.store.warehouse import Warehouse
 
     warehouse = Warehouse(arguments.warehouse, load_pipeline(arguments.pipeline))
     tables = migrate(warehouse, lambda message: print(message, file=sys.stderr))
-    print(f"{warehouse.pipeline.name}: {tables} tables are Delta tables now, in {warehouse.folder}")
+    made = f"{tables} tables are Delta tables now, " if tables else ""
+    print(f"{warehouse.pipeline.name}: {made}format {FORMAT}, in {warehouse.folder}")

@@ -28,6 +28,7 @@ from tidegate.store.warehouse import Warehouse
 SOURCE = "warehouse"
 # The folder dbt/ of the repository, installed as a package of data.
 _TEMPLATE = "tidegate_dbt"
+_SOURCES = "models/staging/_sources.yml"
 _HOPELESS_INTERVALS = 24
 _BUILDERS = ("tidegate", "dbt-core", "dbt-spark", "pyspark", "duckdb")
 _NOT_COPIED = {"target", "logs", "README.md", "__pycache__"}
@@ -128,44 +129,49 @@ def _template_files() -> Files:
 
 def _generated_files(warehouse: Warehouse) -> Files:
     pipeline = warehouse.pipeline
-    project = _read_yaml(template_folder() / "dbt_project.yml")
+    project = read_yaml(template_folder() / "dbt_project.yml")
     project["vars"] = {
         "queries": [_query_variable(query) for query in pipeline.queries],
         "streams": [_stream_variable(stream) for stream in pipeline.streams],
         "horizon_s": float(pipeline.horizon_s),
     }
-    files = {"dbt_project.yml": _yaml(project)}
+    files = {"dbt_project.yml": as_yaml(project)}
     sources: list[Declaration] = []
     for table in warehouse.tables():
-        declaration = _declaration(pipeline, table, warehouse.schema(table))
-        if declaration is None:
+        told = declaration(pipeline, table, warehouse.schema(table))
+        if told is None:
             continue
-        names = [column["name"] for column in declaration["columns"]]
-        sources.append({**declaration, "columns": [_without_tests(column) for column in declaration["columns"]]})
+        names = [column["name"] for column in told["columns"]]
+        sources.append({**told, "columns": [_without_tests(column) for column in told["columns"]]})
         sources[-1].pop("data_tests", None)
         if table.startswith("events_"):
-            sources[-1]["config"] = _freshness(pipeline)
-        files |= _model("staging", f"stg_{table}", declaration, names, f"source('{SOURCE}', '{table}')")
+            sources[-1]["config"] = freshness(pipeline)
+        files |= _model("staging", f"stg_{table}", told, names, f"source('{SOURCE}', '{table}')")
         if table.startswith("history_samples_"):
             files[f"models/staging/stg_{table}.sql"] = _samples_in_force(table, names)
     for query in pipeline.queries:
         table = f"answers_{query.id}"
-        declaration = _answers_mart(query, warehouse.schema(table))
-        names = [column["name"] for column in declaration["columns"]]
-        files |= _model("marts", table, declaration, names, f"ref('stg_{_answers_in_marts(query)}')")
+        told = _answers_mart(query, warehouse.schema(table))
+        names = [column["name"] for column in told["columns"]]
+        files |= _model("marts", table, told, names, f"ref('stg_{_answers_in_marts(query)}')")
     about = "The tables that the pipeline's own streams and queries name."
     source = {"name": SOURCE, "schema": SOURCE, "description": about, "tables": sources}
-    return files | _merged_sources(source, _freshness(pipeline))
+    return files | _merged_sources(source, freshness(pipeline))
 
 
 def _merged_sources(own: Declaration, freshness: Declaration) -> Files:
     """A source may be declared once only: the pipeline's tables join those of the installed project."""
-    name = "models/staging/_sources.yml"
-    declared = _read_yaml(template_folder() / name)
+    declared = read_yaml(template_folder() / _SOURCES)
     common = declared["sources"][0]
     next(table for table in common["tables"] if table["name"] == "run_metrics")["config"] = freshness
     common["tables"] = [*common["tables"], *own["tables"]]
-    return {name: _yaml(declared)}
+    return {_SOURCES: as_yaml(declared)}
+
+
+def common_tables() -> list[Declaration]:
+    """The declarations of the tables that every pipeline has, as sources of the project that is installed."""
+    tables: list[Declaration] = read_yaml(template_folder() / _SOURCES)["sources"][0]["tables"]
+    return tables
 
 
 def _query_variable(query: Query) -> Declaration:
@@ -191,20 +197,20 @@ def _stream_variable(stream: Stream) -> Declaration:
     }
 
 
-def _model(layer: str, name: str, declaration: Declaration, columns: Iterable[str], relation: str) -> Files:
+def _model(layer: str, name: str, told: Declaration, columns: Iterable[str], relation: str) -> Files:
     """The SQL and the yml of a model that selects the columns of another relation as they are."""
     selected = ",\n".join(f"    `{column}`" for column in columns)
-    model = {**declaration, "name": name}
+    model = {**told, "name": name}
     if layer == "marts":
         # The table of the same name in the warehouse holds the same rows as plain Parquet: no second copy.
         model["config"] = {"materialized": "view", "contract": {"enforced": False}}
     return {
         f"models/{layer}/{name}.sql": f"select\n{selected}\nfrom {{{{ {relation} }}}}\n",
-        f"models/{layer}/{name}.yml": _yaml({"models": [model]}),
+        f"models/{layer}/{name}.yml": as_yaml({"models": [model]}),
     }
 
 
-def _declaration(pipeline: Pipeline, table: str, schema: pa.Schema) -> Declaration | None:
+def declaration(pipeline: Pipeline, table: str, schema: pa.Schema) -> Declaration | None:
     """Description, columns and tests of a table that the pipeline's declarations name; None for a common table."""
     if table in ("history_leaves", "history_groups"):
         return _leaves(pipeline, table, schema)
@@ -231,7 +237,7 @@ def _events(stream: Stream, table: str, schema: pa.Schema) -> Declaration:
     }
 
 
-def _freshness(pipeline: Pipeline) -> Declaration:
+def freshness(pipeline: Pipeline) -> Declaration:
     """Of a table with rows in every interval: the newest one ended at most an interval ago, or something is late."""
     minutes = math.ceil(pipeline.interval_s / 60)
     limits = {"warn_after": 2 * minutes, "error_after": _HOPELESS_INTERVALS * minutes}
@@ -391,7 +397,7 @@ def _columns(schema: pa.Schema, texts: dict[str, str]) -> list[Declaration]:
 
 def _column_text(name: str, texts: dict[str, str]) -> str:
     if name in texts:
-        return _literal(texts[name])
+        return literal(texts[name])
     return f"{{{{ doc('{name}') }}}}" if name in _SHARED else _OWN[name]
 
 
@@ -401,13 +407,13 @@ def _declared(stream: Stream, name: str) -> str:
 
 
 def _text(*paragraphs: str, grain: str) -> str:
-    return "\n\n".join([*(_literal(p.strip()) for p in paragraphs if p.strip()), f"Grain: {grain}"])
+    return "\n\n".join([*(literal(p.strip()) for p in paragraphs if p.strip()), f"Grain: {grain}"])
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
     """A user's text, safe from Jinja, which dbt renders descriptions with: each brace that opens is written by Jinja.
 
-    >>> _literal("{% endraw %} {{ x }} {y}")
+    >>> literal("{% endraw %} {{ x }} {y}")
     "{{ '{' }}% endraw %} {{ '{' }}{ x }} {y}"
     """
     return re.sub(r"\{(?=[{%#])", "{{ '{' }}", text)
@@ -428,10 +434,12 @@ def _without_tests(column: Declaration) -> Declaration:
     return {key: value for key, value in column.items() if key != "data_tests"}
 
 
-def _yaml(content: Declaration) -> str:
+def as_yaml(content: Declaration) -> str:
+    """A file's text."""
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     return str(yaml.dump(content, Dumper=dumper, sort_keys=False, width=118, allow_unicode=True))
 
 
-def _read_yaml(path: Path) -> Any:
+def read_yaml(path: Path) -> Any:
+    """A file's content."""
     return yaml.load(path.read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections import defaultdict
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tidegate.declarations.errors import UserError
 from tidegate.store import parquet
 from tidegate.store.cut import SHARED
 from tidegate.store.delta import ReplacedBy, flush_logs, live_file
@@ -17,6 +18,7 @@ from tidegate.store.durable import flush
 from tidegate.store.folders import private_folder
 from tidegate.store.intervals import Interval
 from tidegate.store.places import Place, remove_tree
+from tidegate.store.withdraw import noted, put_back, withdraw
 
 if TYPE_CHECKING:
     from tidegate.store.warehouse import Warehouse
@@ -122,6 +124,7 @@ class Commit:
         """Make all that was written visible at once. UserError if another run of the stage was faster."""
         assert self.labels, "a run without an interval has no row in _commits, and would not be seen"
         home = self.warehouse.folder
+        self.warehouse.commits.begin()
         added: dict[str, dict[Place, str]] = {}
         for table in sorted({*self._partitions, *self._files}):
             folders = self._partitions[table].items()
@@ -130,15 +133,32 @@ class Commit:
         # All at once, and then all logs: a disk serves many files as fast as a few.
         others = (path for folder in self._others for path in self._own(folder))
         flush([*others, *(path for own in added.values() for path in own)], home)
-        versions, logs = {}, [self.warehouse.log(table) for table in added]
-        for (table, own), log in zip(added.items(), logs, strict=True):
-            files = [live_file(path, label, self._counted.get(path)) for path, label in own.items()]
-            gone = ReplacedBy(self._partitions[table], ((f.label, f.writer) for f in files if table in SHARED))
-            versions[table] = log.replace(files, gone, gone.labels)
-        flush_logs(logs, home)
         # Not those of which it has a file of its own beside other stages' files.
         replaced = frozenset(table for table, folders in self._partitions.items() if folders)
-        self.warehouse.commits.append(self.stage, self.id, self.labels, versions, replaced, self._begun)
+        logs = self.warehouse.logs
+        with noted(home, self.id, added):
+            try:
+                versions = self._publish(added)
+                self.warehouse.commits.append(self.stage, self.id, self.labels, versions, replaced, self._begun)
+            except UserError:
+                # Readers of the newest versions would see it until the next run, and what stands below is gone.
+                with contextlib.suppress(UserError, OSError):
+                    withdraw(home, logs, self.warehouse.commits, self.id, added)
+                raise
+
+    def _publish(self, added: Mapping[str, Mapping[Place, str]]) -> dict[str, int]:
+        """Put the files of each table into its log; the tables' versions."""
+        versions = {}
+        for table, own in added.items():
+            log = self.warehouse.log(table)
+            files = [live_file(path, label, self._counted.get(path)) for path, label in own.items()]
+            gone = ReplacedBy(self._partitions[table], ((f.label, f.writer) for f in files if table in SHARED))
+            if table in SHARED and any(file.foreign for label in gone.labels for file in log.listing().get(label, ())):
+                # Merged by another program, the files of which this replaces one.
+                put_back(self.warehouse.logs, self.warehouse.commits, table, lambda file: file.foreign)
+            versions[table] = log.replace(files, gone, gone.labels)
+        flush_logs(map(self.warehouse.log, added), self.warehouse.folder)
+        return versions
 
     def discard(self) -> None:
         """Remove what was written: the run has failed, and nothing names it."""

@@ -7,6 +7,7 @@ to the version that was looked at, or looked at again.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from tidegate.declarations.models import from_us, to_us
 from tidegate.store import parquet
 from tidegate.store.delta import DeltaLog, LiveFile, flush_logs, live_file
 from tidegate.store.durable import flush
+from tidegate.store.format import FORMAT, PROPERTY, format_of, require_readable
 from tidegate.store.places import Place
 from tidegate.values.types import TIMESTAMP
 
@@ -35,6 +37,8 @@ SCHEMA = pa.schema(
 )
 _MERGED = "merged"
 _DIGITS = 17
+_NAME = re.compile(rf"(\d{{{_DIGITS}}})-(\w+)-(\w+)\.parquet")
+_DEAD = "dead run "
 
 
 class Committed(NamedTuple):
@@ -60,11 +64,16 @@ class Commits:
     _newest_us: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._log = DeltaLog(self.folder / TABLE, SCHEMA, partitioned=False)
+        self._log = DeltaLog(self.folder / TABLE, SCHEMA, partitioned=False, properties={PROPERTY: str(FORMAT)})
 
     def refresh(self) -> Mapping[str, Committed]:
-        """Run → its commit, of all there are now; what was returned before stays as it was."""
-        if self._log.refresh() != self._version:
+        """Run → its commit, of all there are now; what was returned before stays as it was.
+
+        UserError if a newer program has written the warehouse.
+        """
+        version = self._log.refresh()
+        require_readable(self._log.configuration, self.folder)
+        if version != self._version:
             known = {f.name: self._known.get(f.name) or self._commits_of(f) for f in self._log.live()}
             # A run that has been committed stays so, in whatever file.
             new = [one for name, own in known.items() if name not in self._known for one in own]
@@ -72,6 +81,26 @@ class Commits:
             self._newest_us = max([self._newest_us, *(one.at_us for one in new)])
             self._known, self._version = known, self._log.version
         return self._runs
+
+    @property
+    def format(self) -> int | None:
+        """The number of the warehouse's format, None where nothing has been written yet; UserError as ``refresh``."""
+        self.refresh()
+        return format_of(self._log.configuration) if self._version >= 0 else None
+
+    def begin(self) -> int:
+        """Make the table, or raise the warehouse's format to this program's, before anything is written; what it was.
+
+        UserError if a newer program has written the warehouse. Cost: nothing where there is nothing to do.
+        """
+        self.refresh()
+        if self._version < 0:
+            self._log.create()
+        before = format_of(self._log.configuration)
+        if before < FORMAT:
+            self._log.set_properties({PROPERTY: str(FORMAT)})
+            flush_logs([self._log], self.folder)
+        return before
 
     def until(self, as_of: str | datetime) -> int:
         """The last commit (µs) of a cut: that of a run, or the last one by an instant; UserError if there is none."""
@@ -102,15 +131,20 @@ class Commits:
         replaced: frozenset[str],
         begun: Set[str],
     ) -> None:
-        """Commit a run of a stage on some intervals.
+        """Commit a run of a stage on some intervals; ``begin`` comes first.
 
         ``replaced``: the tables of which it replaces whole partitions. ``begun``: the runs that it knew when it began.
 
-        UserError if another run of the stage, or of these tables, has committed one of the intervals since.
+        UserError if another run of the stage, or of these tables, has committed one of the intervals since, or if the
+        run was taken for dead.
         """
-        self._log.create()
         while True:
             self.refresh()
+            if self._log.transacted(_DEAD + run):
+                raise UserError(
+                    f"run {run} of the stage {stage} was taken for dead by another process ({self.folder}), and what "
+                    f"it wrote is dropped: run the stage {stage} again"
+                )
             self._refuse_second(stage, labels, replaced, begun)
             at_us = max(time.time_ns() // 1000, self._newest_us + 1)
             path = self._log.folder / f"{at_us:0{_DIGITS}}-{stage}-{run}.parquet"
@@ -129,6 +163,17 @@ class Commits:
                 return  # it is there: the answer to the first attempt was lost on its way
             path.unlink()
 
+    def renounce(self, run: str) -> bool:
+        """See to it that a run which is not committed never will be; False if it is committed."""
+        self.begin()
+        while run not in self.refresh():
+            if self._log.transacted(_DEAD + run):
+                return True
+            if self._log.append_transaction(_DEAD + run):
+                flush_logs([self._log], self.folder)
+                return True
+        return False
+
     def rows(self) -> pa.Table:
         """All rows, in the order of their commits."""
         self.refresh()
@@ -146,7 +191,7 @@ class Commits:
         parquet.write(rows, path)
         flush([path], self.folder)
         names = {f.name for f in before}
-        self._log.replace([live_file(path, "")], lambda file: file.name in names)
+        self._log.replace([live_file(path, "")], lambda file: file.name in names, rearranged=True)
         flush_logs([self._log], self.folder)
 
     def vacuum(self, hours: int) -> int:
@@ -174,11 +219,13 @@ class Commits:
                     )
 
     def _commits_of(self, file: LiveFile) -> tuple[Committed, ...]:
-        if not file.name.startswith(_MERGED):
-            at, stage, run = file.name.removesuffix(".parquet").split("-")
+        if named := _NAME.fullmatch(file.name):
+            at, stage, run = named.groups()
             return (Committed(int(at), stage, run),)
+        # Merged, here or by another program: the rows say it.
         names = ["committed_at", "stage", "run"]
         rows = parquet.opened(self._log.folder / file.name).read(columns=names)
-        at_us = rows.column("committed_at").cast(pa.int64()).to_pylist()
+        # Spark writes nanoseconds.
+        at_us = rows.column("committed_at").cast(TIMESTAMP).cast(pa.int64()).to_pylist()
         told = zip(at_us, rows.column("stage").to_pylist(), rows.column("run").to_pylist(), strict=True)
         return tuple(map(Committed._make, set(told)))

@@ -3,12 +3,15 @@
 A version of a table's log may hold files of runs that are not committed (yet, or ever, after a kill). A partition that
 has such files is taken from the newest earlier version in which all its files are of committed runs. So nothing has to
 be recovered before reading, and a writer that dies leaves nothing behind but files that nobody sees.
+
+The same way leads past what another program has merely rearranged (OPTIMIZE): its files are of no run, the ones before
+are. Rows that another program has changed are refused.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -53,27 +56,46 @@ class Cut:
         listing = log.listing()
         if listing.all_of(self.runs):
             return listing
-        groups = _grouped(table, log.live())
-        whole = {key: own for key, own in groups.items() if self._is_whole(own)}
+        groups = grouped(table, log.live())
+        whole = {key: own for key, own in groups.items() if self.is_whole(own)}
         missing = groups.keys() - whole.keys()
-        while missing and version > 0:
+        foreign = [file for own in groups.values() for file in own if file.foreign]
+        if foreign and (by := log.changed_by_others([file.path for file in foreign])):
+            raise changed_rows(table, log, by)
+        # Where stages share a partition, the files of all of them may have gone into the one of another program.
+        mixed = {file.label for file in foreign} if table in SHARED else set[str]()
+        missing -= {key for key in missing if key[0] in mixed and all(file.foreign for file in groups[key])}
+        while (missing or mixed) and version > 0:
             version -= 1
-            earlier = _grouped(table, log.live(version))
-            found = {key: earlier[key] for key in missing if key in earlier and self._is_whole(earlier[key])}
+            earlier = grouped(table, log.live(version))
+            sought = {key for key in earlier if key in missing or (key[0] in mixed and key not in whole)}
+            found = {key: earlier[key] for key in sought if self.is_whole(earlier[key])}
             whole |= found
+            missing |= {key for key in sought - found.keys() if not all(file.foreign for file in earlier[key])}
             missing -= found.keys()
             # What an earlier version does not have was never there before.
             missing &= earlier.keys()
+            mixed &= {label for (label, _), own in earlier.items() if any(file.foreign for file in own)}
         by_label: dict[str, list[LiveFile]] = defaultdict(list)
         for (label, _), own in whole.items():
             by_label[label] += own
         return {label: tuple(sorted(by_label[label])) for label in sorted(by_label)}
 
-    def _is_whole(self, files: list[LiveFile]) -> bool:
+    def is_whole(self, files: Sequence[LiveFile]) -> bool:
+        """Whether all these files are of committed runs."""
         return all(file.run in self.runs for file in files)
 
 
-def _grouped(table: str, files: tuple[LiveFile, ...]) -> dict[Key, list[LiveFile]]:
+def changed_rows(table: str, log: DeltaLog, by: str) -> UserError:
+    """What is said of a table in which another program, ``by`` a version, has changed rows."""
+    return UserError(
+        f"table {table}: another program has changed its rows ({by}), which only Tidegate may do: take that back (in "
+        f"Spark with Delta: RESTORE TABLE delta.`{log.folder}` TO VERSION AS OF the one before), or run the intervals "
+        "concerned again"
+    )
+
+
+def grouped(table: str, files: tuple[LiveFile, ...]) -> dict[Key, list[LiveFile]]:
     """The files that are replaced together: those of a partition; where stages share it, those of a stage."""
     groups: dict[Key, list[LiveFile]] = defaultdict(list)
     for file in files:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 import uuid
 from collections import Counter
@@ -40,6 +41,12 @@ _LOOKS, _LOOK_AGAIN_S = 5, 0.02
 _CONFIGURATION: dict[str, str | None] = {"delta.logRetentionDuration": "interval 30 days"}
 _CHECKPOINT_EVERY = 100
 _DECLARED = {"metaData", "protocol"}
+# Neither column mapping nor deletion vectors: files are read as they are.
+_READER = 1
+_CHANGING = {"DELETE", "UPDATE", "MERGE"}
+ENGINE = "Tidegate"
+_RUN = re.compile(r"(migrate)?[0-9a-f]{12}")
+_UUID = re.compile(r"[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}")
 # The log stays for 30 days: whoever has not looked for longer than this opens the table anew.
 _TRUSTED_S = 86_400
 # There each file of the log that a reader has to open costs a request.
@@ -64,6 +71,11 @@ class LiveFile:
     def writer(self) -> str:
         """What its name begins with, before the run."""
         return self.name.rpartition("-")[0]
+
+    @property
+    def foreign(self) -> bool:
+        """Whether another program has written it: its name ends in no run, or has a UUID as all others' names have."""
+        return not _RUN.fullmatch(self.run) or _UUID.search(self.name) is not None
 
     @property
     def path(self) -> str:
@@ -174,7 +186,8 @@ class Listing(Mapping[str, tuple[LiveFile, ...]]):
 class DeltaLog:
     """The versions of one table at ``folder``; ``schema`` as declared, without ``interval``.
 
-    ``unflushed``: what it has written of its log and not yet seen to be on the disk.
+    ``properties``: of the table that ``create`` makes, beside those that every table has. ``unflushed``: what it has
+    written of its log and not yet seen to be on the disk.
 
     Cost: opening reads the newest checkpoint and the log after it (8 000 partitions: 50 ms); ``refresh`` only what has
     been added since; ``replace`` writes one file of the log. Neither depends on how many files the table has.
@@ -183,6 +196,9 @@ class DeltaLog:
     folder: Place
     schema: pa.Schema
     partitioned: bool = True
+    properties: Mapping[str, str] = field(default_factory=dict)
+    configuration: Mapping[str, str] = field(default_factory=dict, init=False)
+    """The table's properties as they were last looked at."""
     unflushed: list[Place] = field(default_factory=list, init=False, repr=False)
     version: int = field(default=-1, init=False)
     """The version last looked at; −1 if there is none."""
@@ -190,6 +206,8 @@ class DeltaLog:
     _table: DeltaTable | None = field(default=None, init=False, repr=False)
     _earlier: dict[int, Listing] = field(default_factory=dict, init=False, repr=False)
     _looked_s: float = field(default=0.0, init=False, repr=False)
+    _told: set[str] = field(default_factory=set, init=False, repr=False)
+    _opened_anew: bool = field(default=False, init=False, repr=False)
     _fits: bool = field(default=False, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -205,8 +223,11 @@ class DeltaLog:
         return self.version
 
     def _open(self) -> None:
+        self._opened_anew = self._table is not None
         self._table = opened(self.folder)
+        self._require_plain(self._table.protocol().min_reader_version, self._table.protocol().reader_features)
         self.version = self._table.version()
+        self.configuration = self._table.metadata().configuration
         self._listing = Listing(self._table, self.partitioned)
         self._looked_s = time.monotonic()
 
@@ -221,10 +242,88 @@ class DeltaLog:
                 return False
             if any(_DECLARED & action.keys() for action in actions):
                 self._fits = False
+            for action in actions:
+                if "metaData" in action:
+                    self.configuration = action["metaData"].get("configuration") or {}
+                elif "protocol" in action:
+                    told = action["protocol"]
+                    self._require_plain(told["minReaderVersion"], told.get("readerFeatures"))
+                elif "txn" in action:
+                    self._told.add(action["txn"]["appId"])
             self._listing = self._listing.after(actions)
             self.version += 1
         self._looked_s = time.monotonic()
         return isinstance(self.folder, ObjectPath) or self._file(self.version).exists()
+
+    def _require_plain(self, reader: int, features: Sequence[str] | None) -> None:
+        """UserError if another program has given the table what this one does not read, such as deletion vectors."""
+        if reader > _READER:
+            named = ", ".join(sorted(features or [])) or "column mapping"
+            raise UserError(
+                f"table {self.folder.name} in {self.folder.parent} asks its readers for {named}, which another program "
+                "has switched on: take the feature away (in Spark with Delta: ALTER TABLE … DROP FEATURE), or move "
+                f"{self.folder} away and run its intervals again"
+            )
+
+    def transacted(self, application: str) -> bool:
+        """Whether a version that has been looked at bears this application transaction."""
+        if application in self._told:
+            return True
+        # Those of the versions before it was opened were no concern of whoever opened it.
+        if not self._opened_anew or self._table is None:
+            return False
+        return self._table.transaction_version(application) is not None
+
+    def changed_by_others(self, paths: Collection[str]) -> str | None:
+        """Which version has brought one of these files with rows that are not those of the files before; None if none.
+
+        Cost: the versions' files of the log, from the newest to those that brought them.
+        """
+        sought = set(paths)
+        for version in range(self.version, -1, -1):
+            if not sought:
+                return None
+            text = self._text(version)
+            if text is None:
+                break
+            actions = [json.loads(line) for line in text.splitlines() if line]
+            brought = [action["add"] for action in actions if action.get("add", {}).get("path") in sought]
+            if any(add["dataChange"] for add in brought):
+                about: Mapping[str, Any] = next(
+                    (action["commitInfo"] for action in actions if "commitInfo" in action), {}
+                )
+                by = f" by {about['engineInfo']}" if about.get("engineInfo") else ""
+                return f"version {version} ({about.get('operation', 'an unnamed operation')}){by}"
+            sought -= {add["path"] for add in brought}
+        return f"a version before {self.version}" if sought else None
+
+    def bereft_by_others(self, since_s: float) -> str | None:
+        """Which version since then (seconds since 1970) is of another program and took some of a run's files; or None.
+
+        What was restored, or run again, since then is no longer bereft. Cost: reading the log's files since then.
+        """
+        version = self.version
+        while version >= 0:
+            file = self._file(version)
+            try:
+                if file.stat().st_mtime < since_s:
+                    return None
+                actions = [json.loads(line) for line in file.read_bytes().splitlines() if line]
+            except FileNotFoundError:
+                return None
+            about: Mapping[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+            operation, engine = about.get("operation", ""), about.get("engineInfo", ENGINE)
+            if operation == "RESTORE" and (before := about.get("operationParameters", {}).get("version")) is not None:
+                version = int(before)
+                continue
+            if operation in _CHANGING or not engine.startswith((ENGINE, "delta-rs")):
+                gone = (action["remove"] for action in actions if action.get("remove", {}).get("dataChange"))
+                for folder, _, name in (told["path"].rpartition("/") for told in gone):
+                    beside = self.listing().get(folder.removeprefix("interval="), ())
+                    if any(file.run == run_of(name) for file in beside):
+                        return f"version {version} ({operation}) by {engine}"
+            version -= 1
+        return None
 
     def _file(self, version: int) -> Place:
         return self.folder / "_delta_log" / f"{version:020d}.json"
@@ -253,21 +352,21 @@ class DeltaLog:
         """Make the table unless it is there."""
         if self.refresh() >= 0:
             return
-        from deltalake import Schema
+        from deltalake import DeltaTable, Schema
         from deltalake.exceptions import DeltaError
-        from deltalake.transaction import create_table_with_add_actions
 
         self.folder.mkdir(parents=True, exist_ok=True)
         wanted = Schema.from_arrow(self._whole_schema())
+        in_a_store = _IN_A_STORE if isinstance(self.folder, ObjectPath) else {}
         try:
-            create_table_with_add_actions(
+            DeltaTable.create(
                 str(self.folder),
                 wanted,
-                [],
                 mode="ignore",
                 partition_by=self._by,
-                configuration=_CONFIGURATION | (_IN_A_STORE if isinstance(self.folder, ObjectPath) else {}),
+                configuration=_CONFIGURATION | in_a_store | dict(self.properties),
                 storage_options=storage_options(self.folder),
+                raise_if_key_not_exists=False,  # properties that Delta does not know are anybody's
             )
         except (DeltaError, OSError) as error:
             # Another writer was first.
@@ -276,13 +375,36 @@ class DeltaLog:
         self.unflushed.append(self._file(0))
         self.refresh()
 
+    def set_properties(self, wanted: Mapping[str, str]) -> None:
+        """Give the table properties, unless it has them already; to be followed by ``flush_logs``."""
+        from deltalake.exceptions import CommitFailedError, DeltaError
+
+        for _ in range(_TRIES):
+            before = self.refresh()
+            if wanted.items() <= self.configuration.items():
+                return
+            try:
+                opened(self.folder).alter.set_table_properties(dict(wanted), raise_if_not_exists=False)
+            except CommitFailedError:
+                continue
+            except (DeltaError, OSError) as error:
+                raise self._unwritable(error) from None
+            self.unflushed += [self._file(version) for version in range(before + 1, self.refresh() + 1)]
+        raise self._contended()
+
     def replace(
-        self, added: Iterable[LiveFile], replaces: Callable[[LiveFile], bool], labels: Collection[str] | None = None
+        self,
+        added: Iterable[LiveFile],
+        replaces: Callable[[LiveFile], bool],
+        labels: Collection[str] | None = None,
+        rearranged: bool = False,
     ) -> int:
-        """Put files in the place of others, in one version, and return its number; to be followed by ``flush_logs``.
+        """Put files in the place of others and return the version's number; to be followed by ``flush_logs``.
 
         ``replaces``: which of the live files go, asked anew whenever another writer was faster. ``labels``: all of
-        them, and all that are added, are in these partitions (None: anywhere).
+        them, and all that are added, are in these partitions (None: anywhere). Where partitions are replaced and
+        others are new, the new ones come in a version of their own before: whoever streams from the table and skips
+        what is replaced would miss them. ``rearranged``: the rows are those that were there.
         """
         self.create()
         self._fit()
@@ -293,11 +415,44 @@ class DeltaLog:
             live = [file for label in (listing if labels is None else labels) for file in listing.get(label, ())]
             here = {file.path for file in live}
             fresh = [file for path, file in files.items() if path not in here]
-            gone = sorted(file.path for file in live if replaces(file) and file.path not in files)
-            if not (fresh or gone) or self._transact(fresh, gone):
+            gone = sorted(file for file in live if replaces(file) and file.path not in files)
+            touched = {file.label for file in gone}
+            new = [file for file in fresh if file.label not in touched]
+            if gone and new:
+                self._transact(new, [])
+                self.refresh()
+                continue
+            if not (fresh or gone) or self._transact(fresh, gone, rearranged):
                 return self.refresh()
             self.refresh()
-        raise UserError(f"table {self.folder} is being written by too many at once: run this again")
+        raise self._contended()
+
+    def put_back(self, groups: Sequence[tuple[Sequence[LiveFile], Sequence[LiveFile]]]) -> int:
+        """Of each (files, files before them), have those before in the place of the others; how many it was done for.
+
+        A group of which not all are live any more has been replaced meanwhile: it stays. To be followed by
+        ``flush_logs``.
+        """
+        for _ in range(_TRIES):
+            self.refresh()
+            listing = self.listing()
+            added: list[LiveFile] = []
+            gone: list[LiveFile] = []
+            done = 0
+            for after, before in groups:
+                here = {file.path for file in listing.get(after[0].label, ())}
+                if all(file.path in here for file in after):
+                    done += 1
+                    gone += after
+                    added += [file for file in before if file.path not in here]
+            if not gone or self._transact(sorted(added), sorted(gone)):
+                self.refresh()
+                return done
+        raise self._contended()
+
+    def append_transaction(self, application: str) -> bool:
+        """Add a version that says no more than this name; False if there is one after the one last looked at."""
+        return self._transact([], [], application=application)
 
     def append_alone(self, file: LiveFile) -> bool:
         """Add a file as the version after the one last looked at; False if there is such a version already."""
@@ -312,16 +467,22 @@ class DeltaLog:
                 ) from None
         return added
 
-    def _transact(self, added: Sequence[LiveFile], gone: Sequence[str]) -> bool:
+    def _transact(
+        self,
+        added: Sequence[LiveFile],
+        gone: Sequence[LiveFile],
+        rearranged: bool = False,
+        application: str | None = None,
+    ) -> bool:
         """Write the version after the one last looked at; False if there is such a version already."""
         from deltalake.exceptions import DeltaError
 
         assert self.version >= 0, "create() comes first"
         try:
             if isinstance(self.folder, ObjectPath):
-                written = self._put(added, gone)
+                written = self._put(added, gone, rearranged, application)
             else:
-                written = self._link(_actions(added, gone, self._by))
+                written = self._link(_actions(added, gone, self._by, rearranged, application))
                 if written and (self.version + 2) % _CHECKPOINT_EVERY == 0:
                     # The version is there, whatever becomes of this.
                     with suppress(DeltaError, OSError, UserError):
@@ -348,9 +509,11 @@ class DeltaLog:
                 own.unlink(missing_ok=True)
         return True
 
-    def _put(self, added: Sequence[LiveFile], gone: Sequence[str]) -> bool:
+    def _put(
+        self, added: Sequence[LiveFile], gone: Sequence[LiveFile], rearranged: bool, application: str | None
+    ) -> bool:
         """Write a version into an object store, which is asked for one that is not there yet: delta-rs knows how."""
-        from deltalake import CommitProperties, Schema
+        from deltalake import CommitProperties, Schema, Transaction
         from deltalake.exceptions import CommitFailedError
         from deltalake.transaction import AddAction, RemoveAction
 
@@ -360,15 +523,21 @@ class DeltaLog:
             return False
         now_ms = _now_ms()
         actions: list[AddAction | RemoveAction] = [
-            AddAction(file.path, file.size, _values(file, self._by), now_ms, True, _stats(file)) for file in added
+            AddAction(file.path, file.size, _values(file, self._by), now_ms, not rearranged, _stats(file))
+            for file in added
         ]
-        actions += [RemoveAction(path, True, now_ms) for path in gone]
-        schema, once = Schema.from_arrow(self._whole_schema()), CommitProperties(max_commit_retries=0)
+        actions += [RemoveAction(file.path, not rearranged, now_ms) for file in gone]
+        told = [Transaction(application, 1)] if application else None
+        schema = Schema.from_arrow(self._whole_schema())
+        once = CommitProperties(max_commit_retries=0, app_transactions=told)
         try:
             self._table.create_write_transaction(actions, "append", schema, self._by, commit_properties=once)
         except CommitFailedError:
             return False
         return True
+
+    def _contended(self) -> UserError:
+        return UserError(f"table {self.folder} is being written by too many at once: run this again")
 
     def _unwritable(self, error: Exception) -> UserError:
         return UserError(
@@ -454,16 +623,36 @@ def live_file(path: Place, label: str, rows: int | None = None) -> LiveFile:
     return LiveFile(label, path.name, counted, path.stat().st_size)
 
 
-def _actions(added: Iterable[LiveFile], gone: Iterable[str], by: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _actions(
+    added: Sequence[LiveFile],
+    gone: Sequence[LiveFile],
+    by: Sequence[str],
+    rearranged: bool = False,
+    application: str | None = None,
+) -> Iterator[dict[str, Any]]:
     """A version of the log. Labels and names of files have no character that a URI would have to escape."""
     now_ms = _now_ms()
-    about = {"mode": "Append", "partitionBy": json.dumps(by)}
-    yield {"commitInfo": {"timestamp": now_ms, "operation": "WRITE", "operationParameters": about}}
+    runs = sorted({file.run for file in added})
+    about = {
+        "timestamp": now_ms,
+        "operation": "OPTIMIZE" if rearranged else "WRITE",
+        "operationParameters": {"mode": "Overwrite" if gone else "Append", "partitionBy": json.dumps(by)},
+        "isBlindAppend": not gone,
+        "engineInfo": ENGINE,
+    }
+    yield {"commitInfo": about | ({"userMetadata": f"run {', '.join(runs)}"} if runs else {})}
+    if application:
+        yield {"txn": {"appId": application, "version": 1, "lastUpdated": now_ms}}
+    for file in gone:
+        told = {"path": file.path, "deletionTimestamp": now_ms, "dataChange": not rearranged}
+        yield {"remove": told | {"extendedFileMetadata": True} | _more(file, by)}
     for file in added:
-        told = {"path": file.path, "partitionValues": _values(file, by), "size": file.size}
-        yield {"add": {**told, "modificationTime": now_ms, "dataChange": True, "stats": _stats(file)}}
-    for path in gone:
-        yield {"remove": {"path": path, "deletionTimestamp": now_ms, "dataChange": True}}
+        told = {"path": file.path, "modificationTime": now_ms, "dataChange": not rearranged, "stats": _stats(file)}
+        yield {"add": told | _more(file, by)}
+
+
+def _more(file: LiveFile, by: Sequence[str]) -> dict[str, Any]:
+    return {"partitionValues": _values(file, by), "size": file.size}
 
 
 def _rows(count: int | None) -> int:

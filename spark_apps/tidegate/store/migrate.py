@@ -1,4 +1,6 @@
-"""``tidegate migrate``: the tables of version 0.1, folders of Parquet, become Delta tables where they are.
+"""``tidegate migrate``: a warehouse that an older version has written becomes one of this version's format.
+
+The tables of version 0.1, folders of Parquet, become Delta tables where they are.
 
 No row is read or written: the files get a second name that ends in the migration's run, the tables' logs name them,
 and one commit makes them visible. Only then do the old names go. A kill at any moment leaves the old tables or the new
@@ -21,6 +23,7 @@ from tidegate.declarations.errors import UserError
 from tidegate.store.commit import STATE
 from tidegate.store.delta import LiveFile, ReplacedBy, flush_logs, live_file, run_of
 from tidegate.store.durable import flush
+from tidegate.store.format import FORMAT
 from tidegate.store.warehouse import BEFORE_DELTA, MARTS, Warehouse
 
 STAGE = "migrate"
@@ -28,11 +31,17 @@ _OLD_MARTS = "_dbt/marts"
 
 
 def migrate(warehouse: Warehouse, say: Callable[[str], None] = lambda _: None) -> int:
-    """Make Delta tables of the tables that there are; how many. UserError if there is nothing to migrate."""
+    """Make Delta tables of folders of Parquet, how many, and raise the format; UserError if there is nothing to do."""
     folder = warehouse.folder
     if not isinstance(folder, Path) or not (folder / BEFORE_DELTA).is_dir():
-        raise UserError(f"{folder} holds no tables of an older version: there is nothing to migrate")
+        there = warehouse.commits.format
+        if there is None or there == FORMAT:
+            raise UserError(f"{folder} holds no tables of an older version: there is nothing to migrate")
+        warehouse.commits.begin()
+        say(f"migrate: format {there} → {FORMAT}")
+        return 0
     _carry_out_journals(folder)
+    warehouse.commits.begin()
     committed = [one for one in warehouse.commits.refresh().values() if one.stage == STAGE]
     run = committed[0].run if committed else f"{STAGE}{uuid.uuid4().hex[:12]}"
     here = {name: folder / name for name in warehouse.tables()}

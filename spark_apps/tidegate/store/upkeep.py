@@ -9,20 +9,27 @@ import time
 from dataclasses import dataclass
 
 from tidegate.store.commit import STATE
-from tidegate.store.delta import RETENTION_HOURS, flush_logs
+from tidegate.store.cut import changed_rows
+from tidegate.store.delta import RETENTION_HOURS
 from tidegate.store.landed import Landings
 from tidegate.store.landed_upkeep import tidy_landed
 from tidegate.store.places import ObjectPath, Place, remove_tree
 from tidegate.store.warehouse import Warehouse
 from tidegate.store.watermarks import Watermarks
+from tidegate.store.withdraw import put_back
 
 ORPHAN_HOURS = 24
 """A run that has not been committed by then is dead: no stage runs so long."""
 
+# Of a daily upkeep that was missed once.
+_LOOKED_BACK_S = 3 * 24 * 3600
+
 
 @dataclass(frozen=True)
 class Tidied:
-    """What upkeep did: partitions put back as they were before a killed run, files and folders removed."""
+    """What upkeep did: partitions put back as they were before a killed run or another program's merging, files and
+    folders removed.
+    """
 
     restored: int
     files: int
@@ -30,7 +37,7 @@ class Tidied:
 
 
 def tidy(warehouse: Warehouse, retention_hours: int = RETENTION_HOURS, orphan_hours: int = ORPHAN_HOURS) -> Tidied:
-    """Restore, vacuum, merge and clear one pipeline's tables.
+    """Restore, vacuum, merge and clear one pipeline's tables; UserError if another program has removed rows.
 
     Args:
         warehouse: the tables.
@@ -42,6 +49,8 @@ def tidy(warehouse: Warehouse, retention_hours: int = RETENTION_HOURS, orphan_ho
     for table in [*warehouse.tables(), *warehouse.marts()]:
         log = warehouse.log(table)
         if log.refresh() >= 0:
+            if by := log.bereft_by_others(time.time() - _LOOKED_BACK_S):
+                raise changed_rows(table, log, by)
             restored += _restore(warehouse, table, orphan_hours)
             files += log.vacuum(retention_hours)
     files += tidy_landed(warehouse, retention_hours)
@@ -55,22 +64,19 @@ def tidy(warehouse: Warehouse, retention_hours: int = RETENTION_HOURS, orphan_ho
 
 
 def _restore(warehouse: Warehouse, table: str, orphan_hours: int) -> int:
-    """Put back what killed runs have replaced in the log, so that no reader has to look behind it, now or ever."""
-    log = warehouse.log(table)
+    """Put back what killed runs, and programs that merge files, have replaced in the log.
+
+    So no reader has to look behind it, now or ever. What another program has merged goes at once: the files before it
+    are vacuumed when they have been superseded for long.
+    """
+    log, commits = warehouse.log(table), warehouse.commits
     if log.listing().all_of(warehouse.cut.runs):
         return 0
-    partitions = warehouse.cut.table(table)
-    seen = {file for own in partitions.values() for file in own}
     before = time.time() - orphan_hours * 3600
-    dead = [f for f in log.live() if f.run not in warehouse.cut.runs and _written(log.folder / f.path) < before]
-    if not dead:
-        return 0
-    labels = {file.label for file in dead}
-    gone = {file.path for file in dead}
-    back = [file for file in seen if file.label in labels]
-    log.replace(back, lambda file: file.path in gone)
-    flush_logs([log], warehouse.folder)
-    return len(labels)
+    open_runs = [file for file in log.live() if file.run not in warehouse.cut.runs and not file.foreign]
+    runs = {file.run for file in open_runs if _written(log.folder / file.path) < before}
+    dead = {run for run in runs if commits.renounce(run)}
+    return put_back(warehouse.logs, commits, table, lambda file: file.foreign or file.run in dead)
 
 
 def _clear_states(warehouse: Warehouse, hours: int) -> int:

@@ -7,7 +7,7 @@ read sees all of it. A kill -9 at any moment leaves files that nobody sees; dail
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -24,6 +24,7 @@ from tidegate.store.cut import Cut, read_file
 from tidegate.store.delta import DeltaLog, Listing, LiveFile, run_of
 from tidegate.store.intervals import Interval
 from tidegate.store.places import Place, local_folder, place
+from tidegate.store.withdraw import withdraw_dead
 
 MARTS = "marts"
 """Folder of the marts; each is a table ``marts/<mart>``."""
@@ -67,6 +68,11 @@ class Warehouse:
             runs = {run: one for run, one in runs.items() if one.at_us <= until_us}
         if self._cut is None or (self._cut.runs is not runs and self._cut.runs.keys() != runs.keys()):
             self._cut = Cut(self._logs, runs)
+
+    @property
+    def logs(self) -> Mapping[str, DeltaLog]:
+        """The versions of the tables, by name; one is opened when it is first asked for."""
+        return self._logs
 
     def log(self, table: str) -> DeltaLog:
         """The versions of one table."""
@@ -167,6 +173,7 @@ class Warehouse:
         and of other stages, are not in each other's way.
         """
         self.refresh()
+        withdraw_dead(self.folder, self._logs, self.commits)
         labels = [interval.label for interval in intervals]
         commit = Commit(self, stage, labels, self.cut.runs.keys() if begun is None else begun)
         try:
