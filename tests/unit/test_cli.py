@@ -25,6 +25,7 @@ COMMANDS = (
     "report",
     "sql",
     "register",
+    "spark-server",
     "dbt-package",
     "migrate",
     "completion",
