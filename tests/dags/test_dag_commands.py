@@ -46,6 +46,7 @@ def _one_option_a_line(words: list[str]) -> list[str]:
 @pytest.mark.parametrize(
     "task_id",
     [
+        "land",
         "ingest",
         "join_aggregate",
         "top_k",
