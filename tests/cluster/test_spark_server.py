@@ -177,7 +177,8 @@ def test_of_two_pipelines_at_once_the_one_that_breaks_its_budget_fails(  # type:
         shutil.copytree(shop[0].folder, folder)
         declared = (folder / "pipeline.yml").read_text()
         assert declared.count("process_budget: ") == 1
-        (folder / "pipeline.yml").write_text(re.sub("process_budget: .*", f"process_budget: {budget}", declared))
+        declared = re.sub("process_budget: .*", f"process_budget: {budget}", declared)
+        (folder / "pipeline.yml").write_text(declared.replace("name: shop", f"name: {name}"))
         (tmp_path / f"of-{name}").mkdir()
         pipelines[name] = load_pipeline(folder)
     started = {

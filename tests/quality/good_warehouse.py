@@ -24,6 +24,7 @@ from tidegate.declarations.models import (
     Stream,
     Window,
 )
+from tidegate.declarations.tables import common_schema
 from tidegate.store.intervals import Interval, intervals_between
 from tidegate.store.warehouse import Warehouse
 
@@ -252,6 +253,8 @@ def _metrics(rows: dict[str, list[Row]], pipeline: Pipeline, hour: Interval) -> 
     for app in ("sample_history", "calibrate"):
         rows["run_metrics"].append({**common, **none, "app": app, "kind": "client"})
     memory_alone = {name: common[name] for name in ("interval", "started_at", "seconds")} | {"app": "calibrate"}
+    if "kind" not in common_schema("run_metrics").names:
+        return  # an older version has no such rows
     # More than a stage may take: a JVM that several share has a budget of its own.
     for kind, taken, budget in (("worker", 2**28, 2**30), ("jvm", 2**31, 2**32)):
         row = {"kind": kind, "peak_process_bytes": taken, "process_budget_bytes": budget}
