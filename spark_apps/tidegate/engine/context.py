@@ -27,7 +27,7 @@ from tidegate.engine.metrics import ProcessMeter
 from tidegate.store.commit import Commit
 from tidegate.store.folders import private_folder
 from tidegate.store.intervals import Interval, interval_holding
-from tidegate.store.places import Place, said
+from tidegate.store.places import ObjectPath, Place, place, said
 from tidegate.store.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -143,9 +143,19 @@ class RunContext:
                 self._spark = self.beside
             else:
                 self.progress("starting Spark")
-                kafka = any(isinstance(stream.source, KafkaSource) for stream in self.pipeline.streams)
-                self._spark = start_session(self.pipeline, self.app, ["kafka"] if kafka else [])
+                self._spark = start_session(self.pipeline, self.app, *self._connectors())
         return self._spark
+
+    def _connectors(self) -> tuple[list[str], dict[str, str]]:
+        """The groups of jars that a session of this process's own needs for landing, and settings that go with them."""
+        from tidegate.engine.delta_spark import s3a_settings
+
+        streams = self.pipeline.landed_streams
+        groups = ["kafka"] if any(isinstance(stream.source, KafkaSource) for stream in streams) else []
+        checkpoints = [place(stream.checkpoint or self.warehouse.root) for stream in streams]
+        if any(isinstance(one, ObjectPath) and one.root.startswith("s3:") for one in checkpoints):
+            return [*groups, "s3"], s3a_settings()
+        return groups, {}
 
     def most_slices(self, rows: int) -> int:
         """Into how many slices work on so many rows is worth cutting; ``partitions`` at most.

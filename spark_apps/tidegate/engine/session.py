@@ -6,7 +6,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,13 +51,16 @@ _MOST_CORES = 100_000
 SPARK_CONF = Path(__file__).parent / "spark_conf"
 
 
-def start_session(pipeline: Pipeline, app: str, groups: Sequence[str] = ()) -> SparkSession:
+def start_session(
+    pipeline: Pipeline, app: str, groups: Sequence[str] = (), settings: Mapping[str, str] | None = None
+) -> SparkSession:
     """A Spark session: the one there is, or a new one.
 
     Under spark-submit, and where Spark's own platform runs this process, the master and the resources are what they
     say. Otherwise the master is ``TIDEGATE_SPARK_MASTER`` (default ``local[2]``); ``sc://host:port`` is a Spark Connect
     server, and so is ``SPARK_REMOTE``. A third of the pipeline's process budget is for the heap of each JVM, the rest
-    for what is beside it. ``groups``: of jars that a session of this process's own needs (:mod:`tidegate.engine.jars`).
+    for what is beside it. ``groups``: of jars that a session of this process's own needs (:mod:`tidegate.engine.jars`);
+    ``settings``: more of Spark's settings for it.
 
     Raises:
         UserError: nobody answers there.
@@ -74,7 +77,7 @@ def start_session(pipeline: Pipeline, app: str, groups: Sequence[str] = ()) -> S
         return connected(spark_master())
     builder = SparkSession.builder.appName(f"tidegate-{pipeline.name}-{app}")
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        builder = builder.config(map={**_own_jvm(pipeline), **jars_settings(groups)})
+        builder = builder.config(map={**_own_jvm(pipeline), **jars_settings(groups), **(settings or {})})
     # It says at every collected object that it closes a connection, and shows a traceback for every call to a JVM that
     # has ended, of which the command says one sentence.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
