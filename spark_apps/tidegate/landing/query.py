@@ -88,6 +88,8 @@ class LandingQuery:
 
     def _prepare(self) -> None:
         columns = None if isinstance(self.stream.source, KafkaSource) else self._columns()
+        # Landed tables are what format 2 is about: an older program is refused before there is one.
+        self.warehouse.commits.begin()
         self.table.create(landed_schema(self.stream, columns))
 
     def _columns(self) -> pa.Schema:
