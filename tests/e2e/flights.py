@@ -12,6 +12,7 @@ from tests.command import ROOT
 
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Pipeline
+from tidegate.declarations.variables import expanded
 
 FLIGHTS = ROOT / "dags" / "pipelines" / "flights"
 # From the afternoon on which the storm came into the next day: the daily pass over history lies between.
@@ -29,4 +30,14 @@ def declared(landing: Path) -> Pipeline:
     """The pipeline, reading what landed there."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TIDEGATE_LANDING", str(landing))
-        return load_pipeline(FLIGHTS)
+        pipeline = load_pipeline(FLIGHTS)
+        # What Spark reads is looked up where it is read: here it stays what it is now.
+        streams = [
+            stream
+            if stream.source is None
+            else stream.model_copy(
+                update={"source": stream.source.model_copy(update={"options": expanded(stream.source.options)})}
+            )
+            for stream in pipeline.streams
+        ]
+        return pipeline.model_copy(update={"streams": tuple(streams)})

@@ -17,6 +17,14 @@ def sentence_of(error: BaseException, stream: Stream) -> str | None:
     if known:
         return (known[1] or known[2]).strip()
     name = stream.name
+    missing = re.search(r"Path does not exist: ([^\s]+?)\.? ", text)
+    if missing:
+        return f"{name}: there is no folder {missing[1]}: make it, or mend 'path' under options in pipeline.yml"
+    if "S3AFileSystem not found" in text or 'No FileSystem for scheme "s3a"' in text:
+        return (
+            f"{name}: its checkpoint is in an object store, for which Spark needs Hadoop's connector (hadoop-aws): give "
+            "it that, or name another place with 'checkpoint' in pipeline.yml"
+        )
     if isinstance(stream.source, KafkaSource):
         servers, topic = stream.source.servers, stream.source.topic
         if "UnknownTopicOrPartition" in text or "does not host this topic" in text:

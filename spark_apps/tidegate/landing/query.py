@@ -74,6 +74,17 @@ class LandingQuery:
         Raises:
             UserError: the source cannot be read; what has landed before stays.
         """
+        try:
+            return (yield from self._run(every_s, stop))
+        except UserError:
+            raise
+        except Exception as error:
+            sentence = sentence_of(error, self.stream)
+            if sentence is None:
+                raise
+            raise UserError(sentence) from None
+
+    def _run(self, every_s: float | None, stop: Callable[[], bool]) -> Generator[None, None, Landed]:
         self._prepare()
         with self._lease() as epoch:
             if epoch is None:
@@ -117,7 +128,7 @@ class LandingQuery:
                 return Landed(read_to_us=newest.read_to_us)
             self.table.refresh()
             if self.table.state().lease_until_ms <= time.time_ns() // 1_000_000:
-                return (yield from self.run(every_s, stop))
+                return (yield from self._run(every_s, stop))
             yield
         return Landed()
 
@@ -333,13 +344,6 @@ class LandingQuery:
                     query.stop()
                     break
             query.awaitTermination(1)
-        except UserError:
-            raise
-        except Exception as error:
-            sentence = sentence_of(error, self.stream)
-            if sentence is None:
-                raise
-            raise UserError(sentence) from None
         finally:
             if query is not None:
                 with suppress(Exception):
