@@ -72,6 +72,11 @@ class Server:
         return found
 
 
+def living(above: psutil.Process) -> list[psutil.Process]:
+    """All processes below one that have not ended."""
+    return [one for one in above.children(recursive=True) if one.status() != psutil.STATUS_ZOMBIE]
+
+
 def wait(until: Callable[[], object]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not until():
@@ -222,8 +227,8 @@ def test_a_stage_that_is_ended_leaves_no_work_behind(shop, server: Server, tmp_p
     process.terminate()
     assert process.wait(PATIENCE_S) == 143
     wait(lambda: not any(job["status"] == "RUNNING" for job in server.jobs()))
-    # Of the processes only the one that forks workers is left.
-    wait(lambda: len(server.jvm().children(recursive=True)) == 1)
+    # Only the process that forks workers is left, and no worker.
+    wait(lambda: sum("tidegate.engine.python_workers" in one.cmdline() for one in living(server.jvm())) == 1)
 
 
 def test_nothing_outlives_a_supervisor_that_is_killed(tmp_path: Path) -> None:
