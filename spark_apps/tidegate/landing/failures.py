@@ -22,8 +22,8 @@ def sentence_of(error: BaseException, stream: Stream) -> str | None:
         return f"{name}: there is no folder {missing[1]}: make it, or mend 'path' under options in pipeline.yml"
     if "S3AFileSystem not found" in text or 'No FileSystem for scheme "s3a"' in text:
         return (
-            f"{name}: its checkpoint is in an object store, for which Spark needs Hadoop's connector (hadoop-aws): give "
-            "it that, or name another place with 'checkpoint' in pipeline.yml"
+            f"{name}: its checkpoint is in an object store, for which Spark needs Hadoop's connector (hadoop-aws): "
+            "give it that, or name another place with 'checkpoint' in pipeline.yml"
         )
     if isinstance(stream.source, KafkaSource):
         servers, topic = stream.source.servers, stream.source.topic
