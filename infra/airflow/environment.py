@@ -139,6 +139,20 @@ def archived_classes() -> dict[str, str]:
     }
 
 
+def warm_environment(at: Places) -> dict[str, str]:
+    """What makes tasks use warm hosts (infra/spark/warm_host.py); nothing with TIDEGATE_WARM_HOSTS=no.
+
+    With it, TIDEGATE_PYTHON is a client of a host that has everything loaded already.
+    """
+    if os.environ.get("TIDEGATE_WARM_HOSTS") == "no":
+        return {}
+    return {
+        "TIDEGATE_PYTHON": str(PROJECT / "infra" / "spark" / "bin" / "warm_python"),
+        "TIDEGATE_WARM_HOSTS": str(spark_folder(at) / "hosts"),
+        "TIDEGATE_WARM_PYTHON": sys.executable,
+    }
+
+
 def database(at: Places) -> str:
     """Airflow's metadata: TIDEGATE_DATABASE, like postgresql+psycopg2://user:password@host/name, or a file of SQLite.
 
@@ -153,6 +167,7 @@ def airflow_environment(at: Places, port: int, spark: Spark | None) -> dict[str,
     url = f"http://127.0.0.1:{port}"
     return {
         **spark_environment(at),
+        **warm_environment(at),
         **spark_connection(spark),
         **({"TIDEGATE_SPARK_UI": spark.ui, "TIDEGATE_SPARK_EVENTS": str(spark_folder(at) / "events")} if spark else {}),
         "AIRFLOW_HOME": str(at.airflow),

@@ -164,7 +164,7 @@ def test_environment_variables_of_the_product_are_in_the_reference() -> None:
     page = (ROOT / "docs" / "reference" / "environment.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"^\| `(TIDEGATE_\w+)`", page, re.MULTILINE))
     # Set by Tidegate for its own processes.
-    internal = {f"TIDEGATE_{name}" for name in ("DBT_SLICE", "LOAD_CLASSES", "STACK")}
+    internal = {f"TIDEGATE_{name}" for name in ("DBT_SLICE", "LOAD_CLASSES", "STACK", "WARM", "WARM_PYTHON")}
     folders = ("spark_apps", "dags", "expectations", "infra/airflow", "infra/spark")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".yml")]
     named = {name for path in files for name in re.findall(r"TIDEGATE_[A-Z_]+", path.read_text(encoding="utf-8"))}

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from tidegate.declarations.errors import UserError
-from tidegate.declarations.models import KafkaSource, Pipeline, SparkSource, Stream, from_us
+from tidegate.declarations.models import KafkaSource, Pipeline, SparkSource, Stream
 from tidegate.declarations.variables import expanded
 from tidegate.landing.failures import sentence_of
 from tidegate.landing.kafka import Topic, described
@@ -37,6 +39,9 @@ CHECKPOINTS = "_checkpoints"
 _RENEW_S = LEASE_S / 3
 _SAY_S = 10.0
 _TIDY_BATCHES = 200
+_FILE_SOURCES = ("text", "json", "csv", "parquet", "orc")
+# A file server's clock may be another than ours by so much.
+_CLOCKS_APART_US = 10_000_000
 _DEFAULT_OFFSETS = "1000000"
 Say = Callable[[str], None]
 
@@ -52,12 +57,12 @@ class Landed:
 
 @dataclass
 class LandingQuery:
-    """The landing of one stream. ``spark``: the session. ``say``: tells how far it has come."""
+    """The landing of one stream. ``session``: gives a Spark session, if one is needed. ``say``: tells how far it is."""
 
     pipeline: Pipeline
     warehouse: Warehouse
     stream: Stream
-    spark: SparkSession
+    session: Callable[[], SparkSession]
     say: Say
     table: LandedTable = field(init=False)
     landings: Landings = field(init=False)
@@ -85,25 +90,60 @@ class LandingQuery:
             raise UserError(sentence) from None
 
     def _run(self, every_s: float | None, stop: Callable[[], bool]) -> Generator[None, None, Landed]:
-        self._prepare()
+        there = self.table.refresh()
+        if not there:
+            self._prepare()
         with self._lease() as epoch:
             if epoch is None:
                 return (yield from self._wait_for_other(every_s, stop))
+            now_us = time.time_ns() // 1000
             topic = described(self.stream.source) if isinstance(self.stream.source, KafkaSource) else None
+            if there and every_s is None and self._has_nothing_new(topic):
+                newest = self.landings.newest()[self.stream.name]
+                self.landings.add(self.stream.name, newest.batch, newest.generation, read_to_us=now_us)
+                return Landed(read_to_us=now_us)
+            if there:
+                self._prepare()
             number, base, generation, known, start = self._begin(epoch, topic)
             plan_of = self._plan(epoch, number, base, generation, known)
             frame = self._frame(start)
             return (yield from self._follow(frame, plan_of, epoch, generation, topic, every_s, stop))
 
+    def _has_nothing_new(self, topic: Topic | None) -> bool:
+        """Whether it is certain, without Spark, that all that the source has has landed."""
+        newest, state = self.landings.newest().get(self.stream.name), self.table.state()
+        source = self.stream.source
+        if newest is None or newest.read_to_us is None or state.spark_batch < 0 or newest.batch != state.last_batch:
+            return False
+        if not self._has_begun(state.checkpoint, state.spark_batch):
+            return False
+        if topic is not None:
+            offsets = self._offsets(newest.offsets)
+            same = newest.source_id == topic.id and newest.generation == state.generation
+            return same and all(offsets.get(partition, 0) == end for partition, end in topic.ends.items())
+        if not isinstance(source, SparkSource) or source.format not in _FILE_SOURCES:
+            return False
+        where = place(self._relative(source, expanded(source.options)).get("path", ""))
+        if isinstance(where, ObjectPath) or not where.is_dir():
+            return False
+        return changed_us(str(where)) < newest.read_to_us - _CLOCKS_APART_US
+
     # ---------------------------------------------------------------- before it starts
 
     def _prepare(self) -> None:
-        columns = None if isinstance(self.stream.source, KafkaSource) else self._columns()
+        columns = None if isinstance(self.stream.source, KafkaSource) else self._columns
         # Landed tables are what format 2 is about: an older program is refused before there is one.
         self.warehouse.commits.begin()
         self.table.create(landed_schema(self.stream, columns))
 
+    @property
+    def spark(self) -> SparkSession:
+        """The session, started when it is needed first."""
+        return self.session()
+
+    @cached_property
     def _columns(self) -> pa.Schema:
+        """Those of a source of Spark."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
         return to_arrow_schema(self._source_frame({}).schema)
@@ -255,7 +295,7 @@ class LandingQuery:
             number=number,
             base=base,
             generation=generation,
-            columns=None if isinstance(self.stream.source, KafkaSource) else self._columns(),
+            columns=None if isinstance(self.stream.source, KafkaSource) else self._columns,
             known=known,
         ).packed()
 
@@ -443,8 +483,11 @@ def _hadoop(where: Place) -> str:
     return str(where).replace("s3://", "s3a://", 1) if isinstance(where, ObjectPath) else str(where)
 
 
-def read_to(landing: Landing | None) -> str:
-    """Up to when a source has been read, for messages."""
-    if landing is None or landing.read_to_us is None:
-        return "never"
-    return f"{from_us(landing.read_to_us):%Y-%m-%dT%H:%M:%SZ}"
+def changed_us(folder: str) -> int:
+    """When anything in a folder was last written, renamed or removed. Cost: a look at each file."""
+    newest = os.stat(folder).st_ctime_ns
+    for top, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            with suppress(OSError):
+                newest = max(newest, os.stat(os.path.join(top, name)).st_ctime_ns)
+    return newest // 1000

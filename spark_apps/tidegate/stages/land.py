@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Stream
@@ -21,6 +22,9 @@ from tidegate.stages.launcher import launch
 from tidegate.store.intervals import Interval
 from tidegate.store.landed import Landings
 from tidegate.store.watermarks import Watermarks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 STAGE = "land"
 _LOOK_S = 0.1
@@ -62,7 +66,10 @@ def land_all(context: RunContext, streams: Sequence[Stream], every_s: float | No
     def say(message: str) -> None:
         context.progress(f"land: {message}")
 
-    queries = {s.name: LandingQuery(context.pipeline, context.warehouse, s, context.spark, say) for s in streams}
+    def session() -> SparkSession:
+        return context.spark
+
+    queries = {s.name: LandingQuery(context.pipeline, context.warehouse, s, session, say) for s in streams}
     done: dict[str, Landed] = {}
     failed: UserError | None = None
     with _signals(stopped) if every_s is not None else nullcontext():

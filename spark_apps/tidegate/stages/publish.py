@@ -166,7 +166,9 @@ class Turn:
         shutil.rmtree(self.home / _GATHERED, ignore_errors=True)
 
     def _dbt(self) -> Dbt:
-        return self.started.enter_context(Dbt(self.home, self.lock))
+        # What pyarrow starts for an object store survives no fork.
+        forked = "TIDEGATE_WARM" in os.environ and isinstance(self.context.warehouse.folder, Path)
+        return self.started.enter_context(Dbt(self.home, self.lock, forked))
 
 
 def prepare_session(
