@@ -80,14 +80,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 @pytest.fixture(scope="session")
 def jvm() -> Iterator[SparkSession]:
     """The one JVM of a test run, and the session that it was started with. Tests ask for ``spark``."""
-    from tidegate.declarations.models import KafkaSource
     from tidegate.engine.jars import jars
     from tidegate.engine.session import start_session
 
-    # A session takes the connectors that its pipeline's streams need.
-    topics = (SimpleNamespace(source=KafkaSource(servers="none:1", topic="none")),) if jars("kafka") else ()
-    pipeline = SimpleNamespace(name="tests", process_budget_bytes=3 * 2**30, partitions=2, streams=topics)
-    session = start_session(pipeline, "tests")  # type: ignore[arg-type]
+    pipeline = SimpleNamespace(name="tests", process_budget_bytes=3 * 2**30, partitions=2)
+    session = start_session(pipeline, "tests", ["kafka"] if jars("kafka") else [])  # type: ignore[arg-type]
     yield session
     session.stop()
 

@@ -156,18 +156,23 @@ def test_a_client_without_the_token_is_refused(server: Server, tmp_path: Path) -
 
 def test_a_server_that_is_killed_in_the_middle_costs_a_retry(shop, server: Server, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     pipeline, here = shop
+    statuses: list[int] = []
     for times, said in enumerate(("shop: ingest: ", "shop: top_k: ", "shop: sample_history: "), start=1):
         process = start(server, pipeline, tmp_path / "wh", tmp_path)
         wait(lambda said=said: said in (tmp_path / "driver.log").read_text())  # type: ignore[misc]
         jvm = server.jvm()
         workers = jvm.children(recursive=True)
         jvm.kill()
-        assert process.wait(PATIENCE_S) == 1
+        statuses.append(process.wait(PATIENCE_S))
+        assert statuses[-1] in (0, 1)
         last = (tmp_path / "driver.log").read_text().splitlines()[-1]
-        assert last.startswith("tidegate: error: the Spark Connect server has ended, or is out of reach; nothing"), last
+        # Killed between two jobs it is up again for the next one, and the stage has not noticed.
+        sentence = "tidegate: error: the Spark Connect server has ended, or is out of reach; nothing"
+        assert statuses[-1] == 0 or last.startswith(sentence), last
         _, alive = psutil.wait_procs(workers, 30)
         assert not alive, "its Python processes end with it"
         server.wait_until_up(times + 1)
+    assert 1 in statuses
     finish(start(server, pipeline, tmp_path / "wh", tmp_path), tmp_path)
     assert rows_of(pipeline, tmp_path / "wh") == here
 

@@ -71,7 +71,7 @@ def test_tasks_give_the_rows_of_one_process(
     pipeline = load_pipeline(folder)
     intervals = intervals_between(pipeline, START, START + timedelta(hours=3))
     found = []
-    monkeypatch.setattr("tidegate.engine.context.cores", lambda: 7)
+    monkeypatch.setattr("tidegate.engine.context.cores", lambda master: 7)
     for size, worth in ((1 << 30, 1 << 20), (40_000, 900), (9_000, 250)):
         # Ids that come again are looked for in one slice, and in a few.
         monkeypatch.setattr(ingest, "_HASHES_WORTH", worth)

@@ -43,7 +43,7 @@ class Spark:
         self.tags: list[str] = []
         self.measured = ""
         monkeypatch.setattr(engine, "run_as_tasks", self.run)
-        monkeypatch.setattr("tidegate.engine.session.start_session", lambda *_: A_SESSION)
+        monkeypatch.setattr("tidegate.engine.session.start_session", lambda *_, **__: A_SESSION)
         for name in ("TIDEGATE_SPARK_MASTER", "SPARK_REMOTE", "PYSPARK_GATEWAY_PORT"):
             monkeypatch.delenv(name, raising=False)
 

@@ -2,8 +2,8 @@ with needed as (
     select
         query,
         count(*) as entries,
-        percentile(slack_s, 0.5) as needed_slack_median_s,
-        percentile(slack_s, 0.95) as needed_slack_p95_s,
+        round(percentile(slack_s, 0.5), 6) as needed_slack_median_s,
+        round(percentile(slack_s, 0.95), 6) as needed_slack_p95_s,
         max(slack_s) as needed_slack_greatest_s,
         `interval`
     from {{ ref('stg_needed_slack') }}

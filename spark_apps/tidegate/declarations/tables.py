@@ -181,12 +181,12 @@ _COMMON: dict[str, list[tuple[str, pa.DataType]]] = {
         ("rows_late", pa.int64()),
         ("rows_quarantined", pa.int64()),
         ("rows_failed", pa.int64()),
+        ("rows_landed_late", pa.int64()),
         ("peak_state_bytes", pa.int64()),
         ("memory_budget_bytes", pa.int64()),
         ("peak_process_bytes", pa.int64()),
         ("process_budget_bytes", pa.int64()),
         ("kind", pa.string()),
-        ("rows_landed_late", pa.int64()),
     ],
     "quality_results": [
         ("table", pa.string()),

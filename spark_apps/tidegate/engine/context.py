@@ -143,7 +143,9 @@ class RunContext:
                 self._spark = self.beside
             else:
                 self.progress("starting Spark")
-                self._spark = start_session(self.pipeline, self.app, *self._connectors())
+                self._spark = start_session(
+                    self.pipeline, self.app, *self._connectors(), landing=bool(self.pipeline.landed_streams)
+                )
         return self._spark
 
     def _connectors(self) -> tuple[list[str], dict[str, str]]:
