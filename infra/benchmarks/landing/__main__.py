@@ -1,7 +1,7 @@
 """From a topic into tables: Tidegate's landing and ingest beside Spark's own ``kafka → from_json → Delta``.
 
     python -m infra.benchmarks.landing --records 1000000
-    python -m infra.benchmarks.landing --records 10000000 --ways tidegate spark spark_raw flink
+    python -m infra.benchmarks.landing --records 10000000 --ways tidegate spark spark_raw
 
 A real broker (the jars of ``make setup``) holds JSON records of 150 bytes in four partitions. Each way is a process of
 its own, on two cores; CPU seconds are those of its whole tree and the broker's, start included. Spark's way judges

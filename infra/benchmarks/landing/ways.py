@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -98,22 +97,10 @@ def _spark(folder: Path, servers: str, parsed: bool) -> int:
     return rows
 
 
-def flink(folder: Path, servers: str) -> int:
-    """Flink SQL: parsed, and written as Parquet-like files by its filesystem connector."""
-    from infra.benchmarks.landing.flink import interpreter
-
-    python = interpreter(Path(os.environ.get("TIDEGATE_FLINK_VENV", folder / "flink")))
-    home = folder / "flink-out"
-    command = [str(python), "-m", "infra.benchmarks.landing.flink", servers, TOPIC, str(home)]
-    subprocess.run(command, check=True, stdout=sys.stderr)
-    return sum(file.read_bytes().count(b"\n") for file in home.rglob("part-*"))
-
-
 WAYS: dict[str, Callable[[Path, str], int]] = {
     "tidegate": tidegate,
     "spark": spark,
     "spark_raw": spark_raw,
-    "flink": flink,
 }
 
 if __name__ == "__main__":
