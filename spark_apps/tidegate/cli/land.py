@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tidegate.cli.arguments import Commands, command
+from tidegate.cli.arguments import PIPELINE, WAREHOUSE, Commands, command
 from tidegate.declarations.errors import UserError
 from tidegate.stages.launcher import duration_s
 
@@ -20,13 +20,8 @@ def add(commands: Commands) -> None:
         "  tidegate land clicks --warehouse warehouse --live --every 1s\n"
         "  tidegate land clicks --warehouse warehouse --anew clicks",
     )
-    parser.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR", help="folder with pipeline.yml and queries/")
-    parser.add_argument(
-        "--warehouse",
-        required=True,
-        metavar="DIR",
-        help="folder that holds the tables, or a URI such as s3://bucket/folder",
-    )
+    parser.add_argument("pipeline", type=Path, metavar="PIPELINE_DIR", help=PIPELINE)
+    parser.add_argument("--warehouse", required=True, metavar="DIR", help=WAREHOUSE)
     parser.add_argument("--stream", action="append", metavar="NAME", help="only this stream; may be repeated")
     parser.add_argument("--live", action="store_true", help="go on landing what comes, until stopped")
     parser.add_argument(

@@ -55,6 +55,21 @@ class Landed:
     read_to_us: int | None = None
 
 
+@dataclass(frozen=True)
+class Start:
+    """Where a landing query begins: the number, the base and the generation of its checkpoint.
+
+    Of a checkpoint that begins where others have ended: ``known``, file of the source → rows of it that have landed, or
+    Kafka's ``offsets``.
+    """
+
+    number: int
+    base: int
+    generation: int
+    known: dict[str, int] | None = None
+    offsets: str | None = None
+
+
 @dataclass
 class LandingQuery:
     """The landing of one stream. ``session``: gives a Spark session, if one is needed. ``say``: tells how far it is."""
@@ -104,10 +119,8 @@ class LandingQuery:
                 return Landed(read_to_us=now_us)
             if there:
                 self._prepare()
-            number, base, generation, known, start = self._begin(epoch, topic)
-            plan_of = self._plan(epoch, number, base, generation, known)
-            frame = self._frame(start)
-            return (yield from self._follow(frame, plan_of, epoch, generation, topic, every_s, stop))
+            start = self._begin(epoch, topic)
+            return (yield from self._follow(epoch, start, topic, every_s, stop))
 
     def _has_nothing_new(self, topic: Topic | None) -> bool:
         """Whether it is certain, without Spark, that all that the source has has landed."""
@@ -131,10 +144,9 @@ class LandingQuery:
     # ---------------------------------------------------------------- before it starts
 
     def _prepare(self) -> None:
-        columns = None if isinstance(self.stream.source, KafkaSource) else self._columns
         # Landed tables are what format 2 is about: an older program is refused before there is one.
         self.warehouse.commits.begin()
-        self.table.create(landed_schema(self.stream, columns))
+        self.table.create(landed_schema(self.stream, self._columns))
 
     @property
     def spark(self) -> SparkSession:
@@ -142,8 +154,10 @@ class LandingQuery:
         return self.session()
 
     @cached_property
-    def _columns(self) -> pa.Schema:
-        """Those of a source of Spark."""
+    def _columns(self) -> pa.Schema | None:
+        """Those of a source of Spark; None for Kafka, whose records are all alike."""
+        if isinstance(self.stream.source, KafkaSource):
+            return None
         from pyspark.sql.pandas.types import to_arrow_schema
 
         return to_arrow_schema(self._source_frame({}).schema)
@@ -167,7 +181,7 @@ class LandingQuery:
             if every_s is None and newest is not None and newest.read_to_us is not None and newest.read_to_us >= now_us:
                 return Landed(read_to_us=newest.read_to_us)
             self.table.refresh()
-            if self.table.state().lease_until_ms <= time.time_ns() // 1_000_000:
+            if not self.table.state().is_leased:
                 return (yield from self._run(every_s, stop))
             yield
         return Landed()
@@ -178,29 +192,26 @@ class LandingQuery:
         folder = self.warehouse.folder / CHECKPOINTS if root is None else place(root) / self.pipeline.name
         return folder / self.stream.name / str(number)
 
-    def _begin(self, epoch: int, topic: Topic | None) -> tuple[int, int, int, dict[str, int] | None, str | None]:
-        """The checkpoint to go on with: its number and base, the generation, what has landed, and where to start.
-
-        The last two are for a checkpoint that begins where others have ended.
-        """
+    def _begin(self, epoch: int, topic: Topic | None) -> Start:
+        """The checkpoint to go on with, another one where it is gone or the topic was made again."""
         state = self.table.state()
         newest = self.landings.newest().get(self.stream.name)
         generation = state.generation
         if state.checkpoint >= 0 and self._made_anew(topic, newest, generation):
             self.say(f"{self.stream.name}: the topic was deleted and made again: generation {generation + 1} begins")
-            number = self.table.begin_checkpoint(epoch, state.last_batch + 1, generation + 1)
-            return number, state.last_batch + 1, generation + 1, None, None
+            base, generation = state.last_batch + 1, generation + 1
+            return Start(self.table.begin_checkpoint(epoch, base, generation), base, generation)
         there = state.checkpoint >= 0 and self._has_begun(state.checkpoint, state.spark_batch)
         if there or (state.checkpoint >= 0 and state.spark_batch < 0 and state.base == 0):
             self._refuse_lost(topic, newest)
-            return state.checkpoint, state.base, generation, None, None
+            return Start(state.checkpoint, state.base, generation)
         base = state.last_batch + 1 if state.checkpoint >= 0 else 0
-        known, start = None, None
+        known, offsets = None, None
         if base > 0:
             self.say(f"{self.stream.name}: its checkpoint is gone: another one begins where the last batch ended")
-            known, start = self._resume(generation, newest)
-            self._refuse_lost(topic, newest, start)
-        return self.table.begin_checkpoint(epoch, base, generation), base, generation, known, start
+            known, offsets = self._resume(generation, newest)
+            self._refuse_lost(topic, newest, offsets)
+        return Start(self.table.begin_checkpoint(epoch, base, generation), base, generation, known, offsets)
 
     def _has_begun(self, number: int, spark_batch: int) -> bool:
         """Whether a checkpoint is there, and knows all that has landed under it: not one of an older backup."""
@@ -246,9 +257,8 @@ class LandingQuery:
             return None, self._next_offsets(generation, newest)
         frame = self._source_frame({})
         if _file_column(frame) is not None:
-            return self._known_rows(), None
-        state_less = source is not None and source.format in ("rate", "rate-micro-batch")
-        if state_less:
+            return {file: following for (file, _, _), following in self._following().items()}, None
+        if source is not None and source.format in ("rate", "rate-micro-batch"):
             return None, None
         raise UserError(
             f"{self.stream.name}: the checkpoint of its landing is gone, and a source of format "
@@ -264,48 +274,47 @@ class LandingQuery:
         state = self.table.state()
         if newest is None or newest.batch < state.last_batch or not offsets:
             # The last batch's row is missing: its records say where it ended.
-            for file in self.table.files():
-                rows = parquet.opened(self.table.folder / file.path).read(["generation", "partition", "position"])
-                for part in rows.group_by(["generation", "partition"]).aggregate([("position", "max")]).to_pylist():
-                    if part["generation"] == generation:
-                        at = part["position_max"] + 1
-                        offsets[part["partition"]] = max(offsets.get(part["partition"], 0), at)
+            for (_, of_generation, partition), following in self._following().items():
+                if of_generation == generation:
+                    offsets[partition] = max(offsets.get(partition, 0), following)
         return json.dumps({self.stream.source.topic: {str(p): o for p, o in sorted(offsets.items())}})
 
-    def _known_rows(self) -> dict[str, int]:
-        known: dict[str, int] = {}
+    def _following(self) -> dict[tuple[str, int, int], int]:
+        """(Source, generation, partition) → the position behind the last that has landed. Cost: reads the table."""
+        keys = ["source", "generation", "partition"]
+        following: dict[tuple[str, int, int], int] = {}
         for file in self.table.files():
-            rows = parquet.opened(self.table.folder / file.path).read(["source", "position"])
-            for part in rows.group_by("source").aggregate([("position", "max")]).to_pylist():
-                known[part["source"]] = max(known.get(part["source"], 0), part["position_max"] + 1)
-        return known
+            rows = parquet.opened(self.table.folder / file.path).read([*keys, "position"])
+            for part in rows.group_by(keys).aggregate([("position", "max")]).to_pylist():
+                key = part["source"], part["generation"], part["partition"]
+                following[key] = max(following.get(key, 0), part["position_max"] + 1)
+        return following
 
     # ---------------------------------------------------------------- the query
 
-    def _plan(self, epoch: int, number: int, base: int, generation: int, known: dict[str, int] | None) -> str:
+    def _plan(self, epoch: int, start: Start) -> str:
         from tidegate.landing.writer import LandingPlan
 
-        checkpoint = self.checkpoint(number)
         return LandingPlan(
             stream=self.stream,
             folder=str(self.warehouse.folder),
-            checkpoint=str(checkpoint),
+            checkpoint=str(self.checkpoint(start.number)),
             interval_us=self.pipeline.interval_s * 1_000_000,
             epoch=epoch,
-            number=number,
-            base=base,
-            generation=generation,
-            columns=None if isinstance(self.stream.source, KafkaSource) else self._columns,
-            known=known,
+            number=start.number,
+            base=start.base,
+            generation=start.generation,
+            columns=self._columns,
+            known=start.known,
         ).packed()
 
-    def _frame(self, start: str | None) -> DataFrame:
+    def _frame(self, offsets: str | None) -> DataFrame:
         """The source's records as the sink takes them."""
         from pyspark.sql import functions as f
 
         from tidegate.landing.writer import SOURCE_FILE
 
-        frame = self._source_frame({"startingOffsets": start} if start is not None else {})
+        frame = self._source_frame({"startingOffsets": offsets} if offsets is not None else {})
         if isinstance(self.stream.source, KafkaSource):
             return frame.select(
                 f.col("topic").alias("source"),
@@ -342,23 +351,16 @@ class LandingQuery:
         return {**options, "path": str(self.pipeline.folder / path)}
 
     def _follow(
-        self,
-        frame: DataFrame,
-        plan: str,
-        epoch: int,
-        generation: int,
-        topic: Topic | None,
-        every_s: float | None,
-        stop: Callable[[], bool],
+        self, epoch: int, start: Start, topic: Topic | None, every_s: float | None, stop: Callable[[], bool]
     ) -> Generator[None, None, Landed]:
         from tidegate.landing.writer import NAME, LandingSink
 
         self.spark.dataSource.register(LandingSink)
-        checkpoint = self.checkpoint(self.table.state().checkpoint)
         writer = (
-            frame.writeStream.format(NAME)
-            .option("plan", plan)
-            .option("checkpointLocation", _hadoop(checkpoint))
+            self._frame(start.offsets)
+            .writeStream.format(NAME)
+            .option("plan", self._plan(epoch, start))
+            .option("checkpointLocation", _hadoop(self.checkpoint(start.number)))
             .queryName(f"{self.pipeline.name}.{self.stream.name}")
         )
         trigger: dict[str, Any] = (
@@ -391,12 +393,12 @@ class LandingQuery:
         progress.look(query)
         self.table.refresh()
         self.table.require_lease(epoch)
-        landed = Landed(progress.records, progress.batches, started_us if every_s is None else progress.read_to_us)
+        landed = Landed(progress.records, progress.batches, started_us if every_s is None else None)
         newest = self.landings.newest().get(self.stream.name)
         batch = self.table.state().last_batch
-        offsets = progress.offsets or (newest.offsets if newest and newest.generation == generation else "")
+        offsets = progress.offsets or (newest.offsets if newest and newest.generation == start.generation else "")
         self.landings.add(
-            self.stream.name, batch, generation, offsets, landed.read_to_us, None if topic is None else topic.id
+            self.stream.name, batch, start.generation, offsets, landed.read_to_us, None if topic is None else topic.id
         )
         return landed
 
@@ -410,7 +412,6 @@ class Progress:
     records: int = 0
     batches: int = 0
     offsets: str = ""
-    read_to_us: int | None = None
     _seen: int = -1
     _said: float = field(default_factory=time.monotonic)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import pickle
 import time
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,13 +23,14 @@ from tidegate.sources.formats.messages import arrivals
 from tidegate.sources.registry import schemas_of
 from tidegate.store import parquet
 from tidegate.store.landed import (
-    DAY,
+    PARQUET,
     PLACE_FIELDS,
     LandedFile,
     LandedTable,
     Landings,
     landed_name,
     landed_schema,
+    new_path,
     summarized,
 )
 from tidegate.store.places import Place, place
@@ -43,7 +43,6 @@ SOURCE_FILE = "_tidegate_file"
 _ROWS_AT_ONCE = 1 << 16
 _GROUP_ROWS, _WAITING_ROWS = 1 << 17, 1 << 19
 _OPEN_FILES = 64
-_PARQUET: dict[str, Any] = {"compression": "zstd", "compression_level": 1, "use_dictionary": ["source"]}
 
 
 @dataclass(frozen=True)
@@ -209,9 +208,9 @@ class TaskFiles:
         if number not in self._open:
             while len(self._open) >= _OPEN_FILES:
                 self._close(next(iter(self._open)))
-            (self.folder / f"{DAY}={self.day}").mkdir(parents=True, exist_ok=True)
-            path = f"{DAY}={self.day}/part-{self.batch:012d}-{uuid.uuid4().hex}.parquet"
-            self._open[number] = _OpenFile(path, parquet.writer(self.folder / path, self.schema, **_PARQUET))
+            path = new_path(self.day, self.batch)
+            (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+            self._open[number] = _OpenFile(path, parquet.writer(self.folder / path, self.schema, **PARQUET))
         one = self._open[number]
         one.writer.write_table(rows)
         one.parts.append(rows.select(["batch", "arrival", "landed_at"]))

@@ -18,6 +18,7 @@ from tidegate.store.commit import Commit
 from tidegate.store.delta import LiveFile, live_file
 from tidegate.store.intervals import Interval
 from tidegate.store.places import ObjectPath, Place
+from tidegate.store.processes import is_running
 from tidegate.store.warehouse import Warehouse, read_whole
 
 FOLDER = "_live"
@@ -141,7 +142,7 @@ def only_live_run(warehouse: Warehouse) -> Iterator[None]:
     note, own = warehouse.local / _RUNNING, psutil.Process()
     mine = {"process": own.pid, "since": own.create_time()}
     with_it = json.loads(note.read_text()) if note.exists() else None
-    if with_it is not None and with_it != mine and _alive(with_it):
+    if with_it is not None and with_it != mine and is_running(with_it["process"], with_it["since"]):
         raise UserError(
             f"pipeline {warehouse.pipeline.name} is already running live in {warehouse.folder} (process "
             f"{with_it['process']}): stop that run first"
@@ -151,13 +152,6 @@ def only_live_run(warehouse: Warehouse) -> Iterator[None]:
         yield
     finally:
         note.unlink(missing_ok=True)
-
-
-def _alive(note: dict[str, float]) -> bool:
-    try:
-        return bool(psutil.Process(int(note["process"])).create_time() == note["since"])
-    except psutil.Error:
-        return False
 
 
 def begin_anew(warehouse: Warehouse) -> None:

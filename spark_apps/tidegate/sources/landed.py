@@ -21,20 +21,19 @@ from tidegate.sources.formats.base import Batch, Reading
 from tidegate.sources.formats.messages import message_batches
 from tidegate.sources.registry import schemas_of
 from tidegate.store import parquet
-from tidegate.store.landed import LandedFile, LandedTable, groups, landed_name
+from tidegate.store.landed import LandedFile, LandedTable, groups, landed_name, of_partition
 from tidegate.store.places import Place, place, refuse_outage
 from tidegate.store.watermarks import Announcements
 
 _EXPANSION = 4
-_GROUP_ROWS = 1 << 17
 
 
 @dataclass(frozen=True)
 class LandedPiece(Piece):
     """Row groups ``start`` to ``end`` of a landed file, of which the records count that arrived in [since, until).
 
-    ``announcements``: those that decide it; ``last_batch``: what landed later is not looked at. ``schemas``: where
-    schemas of values are kept.
+    ``announcements``: those that decide it; ``last_batch``: what landed later is not looked at. ``folder``: the
+    pipeline's in the warehouse, where schemas of values are kept.
     """
 
     announcements: Announcements = Announcements()
@@ -165,13 +164,9 @@ class LandedReader:
     def texts_at(self, stream: Stream, file: SourceFile, positions: Sequence[int]) -> list[str]:
         """Records of a partition at positions, ascending."""
         assert isinstance(file, LandedPartition)
-        rows = parquet.opened(file.path).read()
-        wanted = np.asarray(positions, np.int64)
-        mask = np.isin(rows.column("position").to_numpy(), wanted)
-        mask &= np.asarray(rows.column("partition").to_numpy() == file.partition)
-        mask &= np.asarray(rows.column("generation").to_numpy() == file.generation)
-        mask &= np.asarray([name == file.source for name in rows.column("source").to_pylist()], dtype=bool)
-        some = rows.filter(pa.array(mask)).sort_by("position")
+        rows = of_partition(parquet.opened(file.path).read(), file.source, file.generation, file.partition)
+        wanted = np.isin(rows.column("position").to_numpy(), np.asarray(positions, np.int64))
+        some = rows.filter(pa.array(wanted)).sort_by("position")
         folder = file.path.parent.parent.parent
         texts: list[str] = []
         for batch in message_batches(stream, some, schemas_of(stream, folder), {}):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from tidegate.declarations.errors import UserError
-from tidegate.declarations.models import from_us
+from tidegate.declarations.models import Pipeline, from_us
 from tidegate.engine.context import RunContext
 from tidegate.store.intervals import Interval
 from tidegate.store.landed import LandedTable, Landings, landed_name
@@ -16,11 +17,12 @@ _LOOK_S = 0.5
 
 def announced(context: RunContext, end_us: int) -> bool:
     """Whether everything up to an instant has been announced for all streams that come through Spark."""
-    known = Watermarks(context.warehouse.folder).read()
-    return all(
-        known.get(stream.name, Announcements()).batch_of(end_us) is not None
-        for stream in context.pipeline.landed_streams
-    )
+    return _reach(Watermarks(context.warehouse.folder).read(), context.pipeline, end_us)
+
+
+def _reach(known: Mapping[str, Announcements], pipeline: Pipeline, end_us: int) -> bool:
+    nothing = Announcements()
+    return all(known.get(s.name, nothing).batch_of(end_us) is not None for s in pipeline.landed_streams)
 
 
 def closed(context: RunContext, last: Interval) -> dict[str, Announcements]:
@@ -32,8 +34,9 @@ def closed(context: RunContext, last: Interval) -> dict[str, Announcements]:
         UserError: nobody is landing it.
     """
     watermarks, landings = Watermarks(context.warehouse.folder), Landings(context.warehouse.folder)
-    if announced(context, last.end_us):
-        return watermarks.read()
+    known = watermarks.read()
+    if _reach(known, context.pipeline, last.end_us):
+        return known
     batches: dict[str, int] = {}
     for stream in context.pipeline.landed_streams:
         waiting = False
@@ -43,7 +46,7 @@ def closed(context: RunContext, last: Interval) -> dict[str, Announcements]:
                 batches[stream.name] = newest.batch
                 break
             table = LandedTable(context.warehouse.folder / landed_name(stream))
-            if not table.refresh() or table.state().lease_until_ms <= time.time_ns() // 1_000_000:
+            if not (table.refresh() and table.state().is_leased):
                 read_to = newest.read_to_us if newest is not None else None
                 so_far = "has never been landed"
                 if read_to is not None:

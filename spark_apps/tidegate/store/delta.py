@@ -521,12 +521,12 @@ class DeltaLog:
         self._table.update_incremental()
         if self._table.version() != self.version:
             return False
-        now_ms = _now_ms()
+        written_ms = now_ms()
         actions: list[AddAction | RemoveAction] = [
-            AddAction(file.path, file.size, _values(file, self._by), now_ms, not rearranged, _stats(file))
+            AddAction(file.path, file.size, _values(file, self._by), written_ms, not rearranged, _stats(file))
             for file in added
         ]
-        actions += [RemoveAction(file.path, not rearranged, now_ms) for file in gone]
+        actions += [RemoveAction(file.path, not rearranged, written_ms) for file in gone]
         told = [Transaction(application, 1)] if application else None
         schema = Schema.from_arrow(self._whole_schema())
         once = CommitProperties(max_commit_retries=0, app_transactions=told)
@@ -631,10 +631,10 @@ def _actions(
     application: str | None = None,
 ) -> Iterator[dict[str, Any]]:
     """A version of the log. Labels and names of files have no character that a URI would have to escape."""
-    now_ms = _now_ms()
+    written_ms = now_ms()
     runs = sorted({file.run for file in added})
     about = {
-        "timestamp": now_ms,
+        "timestamp": written_ms,
         "operation": "OPTIMIZE" if rearranged else "WRITE",
         "operationParameters": {"mode": "Overwrite" if gone else "Append", "partitionBy": json.dumps(by)},
         "isBlindAppend": not gone,
@@ -642,12 +642,12 @@ def _actions(
     }
     yield {"commitInfo": about | ({"userMetadata": f"run {', '.join(runs)}"} if runs else {})}
     if application:
-        yield {"txn": {"appId": application, "version": 1, "lastUpdated": now_ms}}
+        yield {"txn": {"appId": application, "version": 1, "lastUpdated": written_ms}}
     for file in gone:
-        told = {"path": file.path, "deletionTimestamp": now_ms, "dataChange": not rearranged}
+        told = {"path": file.path, "deletionTimestamp": written_ms, "dataChange": not rearranged}
         yield {"remove": told | {"extendedFileMetadata": True} | _more(file, by)}
     for file in added:
-        told = {"path": file.path, "modificationTime": now_ms, "dataChange": not rearranged, "stats": _stats(file)}
+        told = {"path": file.path, "modificationTime": written_ms, "dataChange": not rearranged, "stats": _stats(file)}
         yield {"add": told | _more(file, by)}
 
 
@@ -668,7 +668,8 @@ def _stats(file: LiveFile) -> str:
     return json.dumps({"numRecords": file.rows})
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
+    """Milliseconds since 1970, as logs have times."""
     return time.time_ns() // 1_000_000
 
 

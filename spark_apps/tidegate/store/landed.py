@@ -11,11 +11,12 @@ import hashlib
 import json
 import os
 import socket
-import time
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,9 +28,11 @@ from tidegate.declarations import names
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import KafkaSource, Stream, from_us, to_us
 from tidegate.store.append_table import AppendTable
+from tidegate.store.delta import now_ms
 from tidegate.store.delta import opened as opened_table
 from tidegate.store.durable import flush
 from tidegate.store.places import Place, said, storage_options
+from tidegate.store.processes import is_running
 from tidegate.values.types import TIMESTAMP
 
 if TYPE_CHECKING:
@@ -64,6 +67,8 @@ KAFKA_FIELDS: tuple[tuple[str, pa.DataType], ...] = (
     ("timestamp", TIMESTAMP),
 )
 DAY = "day"
+PARQUET: dict[str, Any] = {"compression": "zstd", "compression_level": 1, "use_dictionary": ["source"]}
+"""How files of landed tables are written."""
 LEASE_S = 60.0
 _LEASE, _UNTIL, _CHECKPOINT, _GENERATION, _FLOOR = "lease", "lease_until_ms", "checkpoint", "generation", "floor_us"
 _MACHINE, _PROCESS, _BEGAN = "lease_machine", "lease_process", "lease_began_ms"
@@ -118,6 +123,11 @@ class LandedState:
     spark_batch: int
     generation: int
     floor_us: int | None
+
+    @property
+    def is_leased(self) -> bool:
+        """Whether somebody has the right to land now."""
+        return self.lease_until_ms > now_ms()
 
     @property
     def last_batch(self) -> int:
@@ -242,7 +252,7 @@ class LandedTable:
         while True:
             self.refresh()
             state = self.state()
-            if state.lease_until_ms > _now_ms() and not _has_ended(state.holder):
+            if state.is_leased and not _has_ended(state.holder):
                 return None
             if self.commit((), {_LEASE: state.lease + 1, _UNTIL: _until_ms(seconds), **holder}):
                 return state.lease + 1
@@ -308,13 +318,13 @@ class LandedTable:
         from deltalake.exceptions import CommitFailedError, DeltaError
         from deltalake.transaction import AddAction, RemoveAction
 
-        now_ms = _now_ms()
+        written_ms = now_ms()
         # What is put in another place is no change of the data, by which streaming readers pass over it.
         change = not gone
         actions: list[AddAction | RemoveAction] = [
-            AddAction(one.path, one.bytes, {DAY: one.day}, now_ms, change, _stats(one)) for one in files
+            AddAction(one.path, one.bytes, {DAY: one.day}, written_ms, change, _stats(one)) for one in files
         ]
-        actions += [RemoveAction(path, change, now_ms) for path in gone]
+        actions += [RemoveAction(path, change, written_ms) for path in gone]
         numbers = [Transaction(name, version) for name, version in transactions.items()]
         properties = CommitProperties(max_commit_retries=0, app_transactions=numbers)
         try:
@@ -365,21 +375,21 @@ class Landings:
 
     def newest(self) -> dict[str, Landing]:
         """Stream → its last batch, and up to when it was read."""
-        found: dict[str, Landing] = {}
+        newest: dict[str, Landing] = {}
         rows = self.table.rows()
         ends = rows.column("read_to").cast(pa.int64()).to_pylist()
         columns = (rows.column(name).to_pylist() for name in ("stream", "batch", "generation", "offsets", "source_id"))
         for stream, batch, generation, offsets, source_id, read_to_us in zip(*columns, ends, strict=True):
-            before = found.get(stream, Landing(-1, None, 0, "", None))
+            before = newest.get(stream, Landing(-1, None, 0, "", None))
             last = batch >= before.batch
-            found[stream] = Landing(
+            newest[stream] = Landing(
                 max(batch, before.batch),
                 max((us for us in (before.read_to_us, read_to_us) if us is not None), default=None),
                 generation if last else before.generation,
                 (offsets if last else before.offsets) or before.offsets,
                 (source_id if last else before.source_id) or before.source_id,
             )
-        return found
+        return newest
 
     def add(
         self,
@@ -409,9 +419,9 @@ class Landings:
         return (stream, batch) in pairs
 
 
-def described(path: str, day: str, size: int, rows: pa.Table) -> LandedFile:
-    """A file that holds these rows of a landed table."""
-    return summarized(path, day, size, [rows])
+def new_path(day: str, batch: int) -> str:
+    """What a new file of a landed table is called, within the table's folder; ``batch``: the first that it holds."""
+    return f"{DAY}={day}/part-{batch:012d}-{uuid.uuid4().hex}.parquet"
 
 
 def summarized(path: str, day: str, size: int, parts: Sequence[pa.Table]) -> LandedFile:
@@ -441,11 +451,13 @@ def groups(rows: pa.Table) -> Iterator[tuple[tuple[str, int, int], pa.Table]]:
         if last - first + 1 == count:
             yield key, rows.slice(first, count)
             continue
-        mask = pc.and_(
-            pc.and_(pc.equal(rows.column("source"), key[0]), pc.equal(rows.column("generation"), key[1])),
-            pc.equal(rows.column("partition"), key[2]),
-        )
-        yield key, rows.filter(mask)
+        yield key, of_partition(rows, *key)
+
+
+def of_partition(rows: pa.Table, source: str, generation: int, partition: int) -> pa.Table:
+    """The rows of one partition of a source, in their order."""
+    wanted = {"source": source, "generation": generation, "partition": partition}
+    return rows.filter(reduce(pc.and_, (pc.equal(rows.column(name), value) for name, value in wanted.items())))
 
 
 def _stats(file: LandedFile) -> str:
@@ -472,17 +484,8 @@ def _this_process() -> tuple[int, int, int]:
 def _has_ended(holder: tuple[int, int, int]) -> bool:
     """Whether it is known that a process is no more."""
     machine, process, began_ms = holder
-    if machine != _this_process()[0]:
-        return False
-    try:
-        return int(psutil.Process(process).create_time() * 1000) != began_ms
-    except psutil.Error:
-        return True
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return machine == _this_process()[0] and not is_running(process, began_ms / 1000)
 
 
 def _until_ms(seconds: float) -> int:
-    return _now_ms() + int(seconds * 1000)
+    return now_ms() + int(seconds * 1000)

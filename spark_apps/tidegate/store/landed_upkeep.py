@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -13,7 +12,7 @@ from tidegate.declarations.models import Stream
 from tidegate.store import parquet
 from tidegate.store.durable import flush
 from tidegate.store.intervals import interval_holding, interval_labelled
-from tidegate.store.landed import DAY, LandedFile, LandedTable, described, landed_name
+from tidegate.store.landed import PARQUET, LandedFile, LandedTable, landed_name, new_path, summarized
 from tidegate.store.warehouse import Warehouse
 from tidegate.store.watermarks import Announcements, Watermarks
 
@@ -82,11 +81,11 @@ def _merge(table: LandedTable, day: str, files: Sequence[LandedFile]) -> int:
     rows = pa.concat_tables(
         [parquet.opened(table.folder / file.path).read() for file in files], promote_options="default"
     ).sort_by(_ORDER)
-    path = f"{DAY}={day}/part-{files[0].batches[0]:012d}-{uuid.uuid4().hex}.parquet"
+    path = new_path(day, files[0].batches[0])
     where = table.folder / path
-    parquet.write(rows, where, compression="zstd", compression_level=1, use_dictionary=["source"])
+    parquet.write(rows, where, **PARQUET)
     flush([where], table.folder.parent)
-    merged = described(path, day, where.stat().st_size, rows)
+    merged = summarized(path, day, where.stat().st_size, [rows])
     for _ in range(_TRIES):
         if not {file.path for file in files} <= {file.path for file in table.files()}:
             break  # somebody else has put them together

@@ -6,7 +6,7 @@ made before anything is computed from it, and never changes. A record that lands
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidegate.declarations.errors import UserError
-from tidegate.declarations.models import from_us, to_us
+from tidegate.declarations.models import from_us
 from tidegate.store.append_table import AppendTable
 from tidegate.store.places import Place
 from tidegate.values.types import TIMESTAMP
@@ -154,12 +154,3 @@ class Watermarks:
         """Begin a new epoch of a stream's announcements: none of those that were made holds any more."""
         row = {"stream": stream, "batch": batch, "watermark": None, "by": ANEW, "announced_at": datetime.now(UTC)}
         self.table.add(pa.Table.from_pylist([row], schema=SCHEMA))
-
-    def since(self, stream: str, us: int) -> Sequence[tuple[str, datetime]]:
-        """What a stream was announced for since an instant: by whom, and the watermark."""
-        rows = self.table.rows().to_pylist()
-        return [
-            (row["by"], row["watermark"])
-            for row in rows
-            if row["stream"] == stream and row["watermark"] is not None and to_us(row["watermark"]) >= us
-        ]

@@ -25,6 +25,7 @@ from tidegate.store.commits import Commits
 from tidegate.store.cut import SHARED, Cut, grouped
 from tidegate.store.delta import DeltaLog, LiveFile, flush_logs
 from tidegate.store.places import Place
+from tidegate.store.processes import is_running
 
 FOLDER = "_publishing"
 PATIENCE_S = 600
@@ -109,7 +110,4 @@ def put_back(logs: Mapping[str, DeltaLog], commits: Commits, table: str, unwante
 def _alive(told: Mapping[str, Any], age_s: float, patience_s: float) -> bool:
     if told["host"] != platform.node():
         return age_s <= patience_s
-    try:
-        return bool(psutil.Process(told["process"]).create_time() == told["since"])
-    except psutil.Error:
-        return False
+    return is_running(told["process"], told["since"])
