@@ -46,16 +46,16 @@ def jobs(folder: Path, **tags: str) -> list[Job]:
 
     Cost: reads the logs from the newest on, until there are ``MOST_JOBS``; some hundred megabytes a second.
     """
-    found: list[Job] = []
+    newest: list[Job] = []
     logs = sorted(folder.glob("eventlog_v2_*"), key=_newest, reverse=True)
     for place, log in enumerate(logs):
         of_log = [job for job in _read(log) if all(job.tags.get(name) == value for name, value in tags.items())]
         # One server at a time writes here: any but the newest has died, if it did not end.
         ended = place > 0 or not any(log.glob("appstatus_*.inprogress"))
-        found += [replace(job, server_ended=ended) for job in of_log]
-        if len(found) >= MOST_JOBS:
+        newest += [replace(job, server_ended=ended) for job in of_log]
+        if len(newest) >= MOST_JOBS:
             break
-    return sorted(found, key=lambda job: job.submitted_at, reverse=True)[:MOST_JOBS]
+    return sorted(newest, key=lambda job: job.submitted_at, reverse=True)[:MOST_JOBS]
 
 
 def _newest(log: Path) -> float:
@@ -65,17 +65,17 @@ def _newest(log: Path) -> float:
 def _read(log: Path) -> list[Job]:
     """All jobs of one server."""
     server = log.name.removeprefix("eventlog_v2_")
-    found: dict[int, Job] = {}
+    started: dict[int, Job] = {}
     files = sorted(log.glob("events_*"), key=lambda file: int(file.name.split("_")[1]))
     for event in (event for file in files for event in _events(file)):
         number = event["Job ID"]
         if event["Event"] == "SparkListenerJobStart":
-            found[number] = _started(server, event)
-        elif number in found:
-            seconds = event["Completion Time"] / 1000 - found[number].submitted_at.timestamp()
+            started[number] = _started(server, event)
+        elif number in started:
+            seconds = event["Completion Time"] / 1000 - started[number].submitted_at.timestamp()
             succeeded = event["Job Result"]["Result"] == "JobSucceeded"
-            found[number] = replace(found[number], seconds=seconds, succeeded=succeeded)
-    return list(found.values())
+            started[number] = replace(started[number], seconds=seconds, succeeded=succeeded)
+    return list(started.values())
 
 
 def _events(file: Path) -> Iterator[dict[str, Any]]:

@@ -93,7 +93,7 @@ class RunContext:
     cold_start: bool = False
     beside: SparkSession | None = None
     here: bool | None = None
-    taken: Memory = field(default_factory=Memory, init=False)
+    worker_memory: Memory = field(default_factory=Memory, init=False)
     tidied: bool = field(default=False, init=False)
     days_follow: bool = field(default=False, init=False)
     memory: dict[str, Any] = field(default_factory=dict, init=False)
@@ -211,7 +211,7 @@ class RunContext:
             return run_here(slices, work)
         with tagged(self.spark, self._tags()):
             done = run_as_tasks(slices, work, self.spark, self._measured)
-        self.taken = self.taken.or_more(done.memory)
+        self.worker_memory = self.worker_memory.or_more(done.memory)
         return done.results
 
     @property
@@ -268,7 +268,7 @@ class RunContext:
         started_at, clock = datetime.now(UTC), time.monotonic()
         span = intervals[0].label if len(intervals) == 1 else f"{intervals[0].label} … {intervals[-1].label}"
         self.progress(f"{stage}: {span} ({len(intervals)} interval{'s' if len(intervals) != 1 else ''})")
-        self.taken = Memory()
+        self.worker_memory = Memory()
         with ProcessMeter() as meter, self.warehouse.commit(stage, intervals) as commit:
             run = self._stage = StageRun(stage, commit, intervals)
             try:
@@ -300,7 +300,9 @@ class RunContext:
 
     def _worker_bytes(self, client_bytes: int) -> int:
         """What the stage's workers took at most on one machine; with this process, where that is this one's."""
-        return max(self.taken.elsewhere, self.taken.here + client_bytes if self.taken.here else 0)
+        return max(
+            self.worker_memory.elsewhere, self.worker_memory.here + client_bytes if self.worker_memory.here else 0
+        )
 
     def log(self, line: dict[str, object]) -> None:
         """Append a line of JSON to ``_logs/stages.jsonl``; the file before is kept once it has grown large."""
@@ -329,10 +331,14 @@ class RunContext:
             }
             for row in run.rows(interval)
         ]
-        budgets = {WORKER: self.pipeline.process_budget_bytes, JVM: self._jvm_budget if self.taken.jvm else None}
-        for kind, taken in ((WORKER, self._worker_bytes(client_bytes)), (JVM, self.taken.jvm)):
-            if taken:
-                rows.append(common | {"kind": kind, "peak_process_bytes": taken, "process_budget_bytes": budgets[kind]})
+        budgets = {
+            WORKER: self.pipeline.process_budget_bytes,
+            JVM: self._jvm_budget if self.worker_memory.jvm else None,
+        }
+        for kind, peak_bytes in ((WORKER, self._worker_bytes(client_bytes)), (JVM, self.worker_memory.jvm)):
+            if peak_bytes:
+                row = {"kind": kind, "peak_process_bytes": peak_bytes, "process_budget_bytes": budgets[kind]}
+                rows.append(common | row)
         return pa.Table.from_pylist(rows, schema=self.warehouse.schema("run_metrics"))
 
     @cached_property

@@ -103,18 +103,18 @@ def run_as_tasks(
 
 def _memory(tasks: pa.Table, measured: Measured) -> Memory:
     """What the tasks of a job took; of workers that were at work at a time, together."""
-    found = Memory()
+    most_taken = Memory()
     rows = tasks.drop_columns(["number", "result"]).to_pylist()
     for host, executor in {(row["host"], row["executor"]) for row in rows}:
-        own = [row for row in rows if (row["host"], row["executor"]) == (host, executor)]
+        tasks_there = [row for row in rows if (row["host"], row["executor"]) == (host, executor)]
         if measured == "executors":
-            found = found.or_more(Memory(elsewhere=max(row["bytes"] for row in own)))
+            most_taken = most_taken.or_more(Memory(elsewhere=max(row["bytes"] for row in tasks_there)))
             continue
-        most = most_at_a_time([(row["began"], row["ended"], row["bytes"]) for row in own])
+        most = most_at_a_time([(row["began"], row["ended"], row["bytes"]) for row in tasks_there])
         beside = host == socket.gethostname()
-        jvm = max(row["jvm"] for row in own)
-        found = found.or_more(Memory(most if beside else 0, 0 if beside else most, jvm))
-    return found
+        jvm = max(row["jvm"] for row in tasks_there)
+        most_taken = most_taken.or_more(Memory(most if beside else 0, 0 if beside else most, jvm))
+    return most_taken
 
 
 def most_at_a_time(spans: Sequence[tuple[float, float, int]]) -> int:

@@ -47,9 +47,9 @@ def sentence_of(error: BaseException, stream: Stream) -> str | None:
                 f"{name}: Spark has no Kafka connector: give it spark-sql-kafka-0-10 (spark.jars.packages, or its jars "
                 "with spark.jars), see docs/how-to/kafka.md"
             )
-    found = re.search(r"\[([A-Z_.]+)\] ([^\n]*)", text)
-    if found and type(error).__module__.startswith("pyspark"):
-        return f"{name}: {_clean(found[2])[:400]} ({found[1]})"
+    condition = re.search(r"\[([A-Z_.]+)\] ([^\n]*)", text)
+    if condition and type(error).__module__.startswith("pyspark"):
+        return f"{name}: {_clean(condition[2])[:400]} ({condition[1]})"
     return None
 
 

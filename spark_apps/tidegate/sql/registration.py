@@ -60,11 +60,11 @@ def tables(warehouse: Warehouse, schema: str | None = None, scheme: str = SCHEME
         raise UserError(
             f"no tables of pipeline {warehouse.pipeline.name} in {warehouse.root}: run it first (tidegate run …)"
         )
-    found = {
+    registered = {
         name.rpartition("/")[2]: Registered(wanted, name.rpartition("/")[2], location(warehouse.folder / name, scheme))
         for name in there
     }
-    return [found[name] for name in sorted(found)]
+    return [registered[name] for name in sorted(registered)]
 
 
 def quoted(schema: str) -> str:

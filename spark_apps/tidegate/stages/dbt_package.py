@@ -69,14 +69,14 @@ def write_package(warehouse: Warehouse, target: Path, schema: str | None = None)
 
 def _files(pipeline: Pipeline, tables: list[Declaration], schema: str | None) -> Files:
     package = package_name(pipeline)
-    catalog, _, own = (schema or pipeline.name).rpartition(".")
+    catalog, _, schema_name = (schema or pipeline.name).rpartition(".")
     variable = f"{pipeline.name}_schema"
     source: Declaration = {
         "name": pipeline.name,
         "description": dbt_project.literal(pipeline.description or f"The pipeline {pipeline.name}.")
         + "\n\nRead only: Tidegate writes these tables.",
         **({"database": catalog} if catalog else {}),
-        "schema": f"{{{{ var('{variable}', '{own}') }}}}",
+        "schema": f"{{{{ var('{variable}', '{schema_name}') }}}}",
         "meta": {"owner": pipeline.owner},
         "tables": tables,
     }
@@ -94,7 +94,7 @@ def _files(pipeline: Pipeline, tables: list[Declaration], schema: str | None) ->
         "models/sources.yml": dbt_project.as_yaml({"version": 2, "sources": [source]}),
         "models/docs.md": (dbt_project.template_folder() / "models" / "docs.md").read_text(),
         "tests/generic/contract.sql": _CONTRACT,
-        "README.md": _readme(pipeline, package, variable, own),
+        "README.md": _readme(pipeline, package, variable, schema_name),
         _MARK: "",
     }
 
@@ -108,21 +108,21 @@ def _tables(warehouse: Warehouse) -> list[Declaration]:
     """The declarations of the sources: answers, promises, marts that are stored."""
     pipeline = warehouse.pipeline
     declared = {table["name"]: table for table in dbt_project.common_tables()}
-    found: list[Declaration] = []
+    sources: list[Declaration] = []
     for name in warehouse.tables():
-        own = dbt_project.declaration(pipeline, name, warehouse.schema(name))
+        described = dbt_project.declaration(pipeline, name, warehouse.schema(name))
         kind = name.partition("_")[0]
-        if own is not None and kind in ("answers", "truth", "kept", "corrections"):
-            found.append(_source(pipeline, own, _types(warehouse.schema(name))))
+        if described is not None and kind in ("answers", "truth", "kept", "corrections"):
+            sources.append(_source(pipeline, described, _types(warehouse.schema(name))))
         elif name in _COMMON:
-            found.append(_source(pipeline, declared[name], _types(warehouse.schema(name))))
+            sources.append(_source(pipeline, declared[name], _types(warehouse.schema(name))))
     for file in sorted((dbt_project.template_folder() / "models" / "marts").glob("*.yml")):
         for mart in dbt_project.read_yaml(file)["models"]:
             # A view is no table of the warehouse's.
             if mart.get("config", {}).get("materialized", "table") == "table":
                 types = {column["name"]: column["data_type"] for column in mart["columns"]}
-                found.append(_source(pipeline, mart, types))
-    return found
+                sources.append(_source(pipeline, mart, types))
+    return sources
 
 
 def _types(schema: pa.Schema) -> dict[str, str]:

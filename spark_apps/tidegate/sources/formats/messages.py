@@ -240,12 +240,12 @@ def _json_batch(
     stream: Stream, values: pa.Array, positions: np.ndarray, lines: np.ndarray, habits: Habits, seen: dict[str, None]
 ) -> JsonBatch:
     """Values as a text of JSON: one after the other, a line end behind each."""
-    own = value_stream(stream)
+    values_stream = value_stream(stream)
     if not seen:
         example = next((octets.as_py() for octets in values if octets.is_valid), b"")
         seen.update(dict.fromkeys(names_in(parse_object(example))))
     if values.null_count:
-        values = values.fill_null(_stand_in(own))
+        values = values.fill_null(_stand_in(values_stream))
     joined = pc.binary_join_element_wise(values, pa.scalar(b"\n", pa.binary()), pa.scalar(b"", pa.binary()))
     edges = np.frombuffer(joined.buffers()[1], np.int32)[joined.offset : joined.offset + len(joined) + 1]
     edges = edges.astype(np.int64)
@@ -253,7 +253,7 @@ def _json_batch(
     starts, ends = edges[:-1] - edges[0], edges[1:] - edges[0] - 1
     ends = _trimmed(data, starts, ends)
     single = b"\r" not in data and data.count(b"\n") == len(values)
-    return _ValuesBatch(own, Block(data, starts, ends, positions, lines), single, habits)
+    return _ValuesBatch(values_stream, Block(data, starts, ends, positions, lines), single, habits)
 
 
 class _ValuesBatch(JsonBatch):
@@ -328,21 +328,23 @@ def _avro_batch(stream: Stream, values: pa.Array, read: Reader, seen: dict[str, 
     records = [{} if value is None else read(value) for value in values.to_pylist()]
     if not seen:
         seen.update(dict.fromkeys(names_in(next((record for record in records if record), {}))))
-    own = value_stream(stream)
-    return _AvroMessages(own, records, values, _beside(own, records) if others else [()] * len(records))
+    values_stream = value_stream(stream)
+    return _AvroMessages(
+        values_stream, records, values, _beside(values_stream, records) if others else [()] * len(records)
+    )
 
 
 def _beside(stream: Stream, records: Sequence[dict[str, Any] | None]) -> list[tuple[str, ...]]:
     """Of each record the fields that no column is read from."""
     wanted = {name for c in stream.columns for name in (literal_name(c.steps), str(c.steps[0]))}
     known: dict[tuple[str, ...], tuple[str, ...]] = {}
-    found = []
+    others = []
     for record in records:
         names = tuple(record or ())
         if names not in known:
             known[names] = tuple(name for name in names if name not in wanted)
-        found.append(known[names])
-    return found
+        others.append(known[names])
+    return others
 
 
 class _AvroMessages(AvroBatch):
@@ -398,7 +400,7 @@ class _AvroMessages(AvroBatch):
 
 
 def _rows(stream: Stream, rows: pa.Table, seen: dict[str, None]) -> Iterator[Batch]:
-    names = {own: name for name in rows.column_names if (own := source_name(name)) is not None}
+    names = {source_column: name for name in rows.column_names if (source_column := source_name(name)) is not None}
     if not seen:
         seen.update(dict.fromkeys(names))
     wanted, others = read_names(stream, list(names))
