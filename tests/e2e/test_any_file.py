@@ -142,6 +142,24 @@ def test_a_damaged_file_is_refused_whole_and_the_others_go_on(jsonl: Place) -> N
     assert found["empty.jsonl"] == "empty" and found["\\xff.jsonl"] == "ok"
 
 
+@pytest.mark.parametrize("packed", ["", ".gz", ".zst"])
+@pytest.mark.parametrize("kind", ["jsonl", "json", "csv"])
+def test_text_of_no_bytes_holds_no_records(kind: str, packed: str, tmp_path: Path) -> None:
+    place = Place(tmp_path, kind, f"feed/%Y-%m-%dT%H*.{kind}*")
+    (place.feed / f"{NAME}x.{kind}{packed}").write_bytes(b"")
+    place.run()
+    assert [status for status, _ in place.files().values()] == ["empty"]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "avro"])
+def test_what_has_a_footer_or_a_header_is_broken_without_it(kind: str, tmp_path: Path) -> None:
+    place = Place(tmp_path, kind, f"feed/%Y-%m-%dT%H*.{kind}*")
+    (place.feed / f"{NAME}x.{kind}").write_bytes(b"")
+    place.run()
+    assert [status for status, _ in place.files().values()] == ["unreadable"]
+    assert place.reasons() == Counter(broken_file=1)
+
+
 def test_ids_that_come_again_are_shown_whatever_the_file_is_packed_in(jsonl: Place) -> None:
     """Their lines are looked up again, in files that cannot be read from the middle too."""
     content = lines(*range(3000), 2, 1500, 2999)
@@ -314,6 +332,31 @@ def test_lines_that_a_file_gains_are_of_the_run_that_first_saw_them(tmp_path: Pa
         seen.append([(r["interval"][-2:], r["record"], r["position"]) for r in rows])
     assert seen[0] == [("10", "one", 2)]
     assert seen[1:] == [[("10", "one", 2), ("11", "three", 5), ("11", "two", 4)]] * 4
+
+
+def test_a_file_that_grows_moves_no_refused_record(tmp_path: Path) -> None:
+    """Whether an arrival is one that its records can have is known when the record is first seen, for ever."""
+    place = Place(tmp_path, "jsonl", "feed/app.log")
+    log = place.feed / "app.log"
+
+    def refused(number: int) -> bytes:
+        return json.dumps({**good(number), "n": "red"}).encode() + b"\n"
+
+    at_first = lines(1) + refused(3700) + refused(-9000)
+    log.write_bytes(at_first)
+    hours = [
+        intervals_between(place.pipeline, START + timedelta(hours=n), START + timedelta(hours=n + 1)) for n in range(3)
+    ]
+    seen = []
+    for run in (0, 1, 2, 1, 0):
+        if run == 1:
+            log.write_bytes(at_first + lines(7300) + refused(3701) + refused(90_000))
+        with RunContext(place.pipeline, place.root, here=True) as context:
+            ingest.read(context, hours[run])
+        rows = place.rows("quarantine").to_pylist()
+        seen.append(sorted((r["position"], r["interval"][-2:]) for r in rows))
+    assert seen[0] == [(2, "10"), (3, "10")]
+    assert seen[1:] == [[(2, "10"), (3, "10"), (5, "11"), (6, "11")]] * 4
 
 
 def test_rows_are_the_same_however_the_files_are_cut(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from .test_suites import HOUR, read
 
 LATER = {
     "quarantine": ("source", "position"),
-    "source_files": ("since", "since_bytes"),
+    "source_files": ("since", "since_bytes", "first_arrival", "last_arrival"),
     "run_metrics": ("kind", "rows_landed_late"),
 }
 

@@ -112,7 +112,8 @@ def shape(seed: int, name: str, kind: str, roles: Sequence[str], columns: Sequen
     text = kind in ("jsonl", "json", "csv")
     packed = chance.choice(["", "", "", "gz", "zst"]) if text else ""
     grows = not timed and kind in ("jsonl", "csv") and len(roles) == 3 and chance.random() < 0.6
-    if grows and keys.get("csv", {}).get("quote") != "none":
+    refuses = bool(others) and keys.get("other_columns") == "refuse"
+    if grows and keys.get("csv", {}).get("quote") != "none" and not refuses:
         for role in roles[1:]:  # what is cut off a time may make a record late, and this one's must all be accepted
             chosen[role] = {key: value for key, value in chosen[role].items() if key == "from"}
     else:

@@ -7,5 +7,7 @@ select
     `rows`,
     `since`,
     `since_bytes`,
+    `first_arrival`,
+    `last_arrival`,
     `interval`
 from {{ source('warehouse', 'source_files') }}

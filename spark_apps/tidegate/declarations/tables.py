@@ -56,6 +56,8 @@ _COMMON: dict[str, list[tuple[str, pa.DataType]]] = {
         ("rows", pa.int64()),
         ("since", TIMESTAMP),
         ("since_bytes", pa.int64()),
+        ("first_arrival", TIMESTAMP),
+        ("last_arrival", TIMESTAMP),
     ],
     "stream_rates": [
         ("stream", pa.string()),
@@ -208,7 +210,7 @@ _LATER = {
     "slack_plan": ("slack_needed_s", "bytes_needed", "accuracy_by_share"),
     "needed_slack": ("share",),
     "quarantine": ("source", "position"),
-    "source_files": ("since", "since_bytes"),
+    "source_files": ("since", "since_bytes", "first_arrival", "last_arrival"),
     "run_metrics": ("kind", "rows_landed_late"),
 }
 """Columns that files of older versions lack: NULL there, as everywhere where nothing is known."""

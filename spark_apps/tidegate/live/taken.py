@@ -13,7 +13,7 @@ from tidegate.live.clock import Landed
 from tidegate.operators.tuple_bytes import tuple_bytes
 from tidegate.queries import planner
 from tidegate.sources.parse import HASH, ParseResult
-from tidegate.sources.settle import Again, Homes, Sorted, find_again, homes_us, in_table_order, kept
+from tidegate.sources.settle import Again, Sighting, Sorted, find_again, homes_us, in_table_order, kept
 from tidegate.stages.id_memory import memory_us, remembered
 
 
@@ -44,15 +44,15 @@ def accepted(
 def _refused(
     stream: Stream, files: Sequence[Landed], taken: ParseResult, others: frozenset[str], start_us: int, end_us: int
 ) -> int:
-    belong: dict[str, Homes] = {}
+    sightings: dict[str, tuple[Sighting, ...]] = {}
     for file in files:
         if file.first_us is not None and file.last_us is not None:
-            belong[file.path] = Homes(file.first_us, file.last_us, ((file.bytes, file.first_us),))
+            sightings[file.path] = (Sighting(file.bytes, file.first_us, file.first_us, file.last_us),)
     count = 0
     for part in taken.refused:
         if part.stream == stream.name:
             table = part.read()
             table = table.filter(pa.array(kept(part, table, others)))
-            homes = homes_us(table, part, belong)
+            homes = homes_us(table, part, sightings)
             count += int(((homes >= start_us) & (homes < end_us)).sum())
     return count

@@ -168,8 +168,6 @@ def parse_pieces(one: Slice) -> ParseResult:
 
 
 def _parse(piece: Piece, task: ParseTask, writer: _Writer) -> PieceReport:
-    if piece.file.bytes == 0:
-        return PieceReport(piece.stream.name, piece.file, "empty")
     reading, totals = Reading(piece), _Totals(task.interval_us)
     for batch in reader_of(piece.stream).read(reading):
         judged = Judged()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,25 +34,35 @@ Rows = Mapping[str, npt.NDArray[np.int64]]
 """A part's path → numbers of rows in it, ascending."""
 
 
-@dataclass(frozen=True)
-class Homes:
-    """Which interval a file's refused records belong to.
+class Sighting(NamedTuple):
+    """How long a file was when an interval (``start_us``: any instant of it) first saw it so long.
 
-    One whose arrival lies in [``first_us``, ``last_us``] is of the interval in which it arrived. Any other is of the
-    interval in which the file was first seen to be so long: ``seen`` has pairs of bytes and the interval's start (any
-    instant of it), both ascending; the last one takes what is behind it, too.
+    ``first_us``, ``last_us``: the arrivals that its records could have then; first > last: none.
     """
 
-    first_us: int
-    last_us: int
-    seen: tuple[tuple[int, int], ...]
+    bytes: int
+    start_us: int
+    first_us: int = 1
+    last_us: int = 0
 
-    def of(self, arrival_us: npt.NDArray[np.int64], positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """An instant of each record's interval; ``positions``: bytes of the file: int64[n]."""
-        sizes, starts = np.array(self.seen, np.int64).T
-        step = np.minimum(np.searchsorted(sizes, positions, side="right"), len(sizes) - 1)
-        within = (arrival_us >= self.first_us) & (arrival_us <= self.last_us)
-        return np.asarray(np.where(within, arrival_us, starts[step]), np.int64)
+
+def intervals_of_refused(
+    sightings: Sequence[Sighting], arrival_us: npt.NDArray[np.int64], positions: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """An instant of the interval to which each refused record of a file belongs: int64[n].
+
+    It is that of its arrival, if records could have it when the file was first seen so long, else the interval that
+    saw it so. What was seen later changes neither: each record stays in one interval.
+
+    Args:
+        sightings: ascending; the last one has what is behind it, too.
+        arrival_us: µs since 1970, int64[n]; an instant that no record can have where it cannot be read.
+        positions: bytes of the file, int64[n].
+    """
+    sizes, starts, first, last = np.array(sightings, np.int64).T
+    step = np.minimum(np.searchsorted(sizes, positions, side="right"), len(sizes) - 1)
+    within = (arrival_us >= first[step]) & (arrival_us <= last[step])
+    return np.asarray(np.where(within, arrival_us, starts[step]), np.int64)
 
 
 @dataclass(frozen=True)
@@ -267,7 +278,7 @@ def counted(rows: pa.Table, held: Sequence[Held], tick_us: int) -> pa.Table:
 class Refusals:
     """A stream's refused records: of ``parts``, and the tuples ``again`` that bear an id that came before.
 
-    ``homes``: by file's name. ``first_lines``: file's name and start of a piece → how many lines are before it.
+    ``sightings``: by file's name. ``first_lines``: file's name and start of a piece → how many lines are before it.
     ``files``: broken_file, (start of the interval, file's name, what there is to say). ``to``: number of the interval
     since 1970 → where its rows go.
     """
@@ -277,7 +288,7 @@ class Refusals:
     tuples: tuple[Part, ...]
     again: Rows
     broken: frozenset[str]
-    homes: Mapping[str, Homes]
+    sightings: Mapping[str, Sequence[Sighting]]
     first_lines: Mapping[tuple[str, int], int]
     files: tuple[tuple[int, str, str], ...]
     interval_us: int
@@ -294,7 +305,7 @@ def write_refusals(one: Slice) -> tuple[Counter[int], Counter[tuple[str, int]]]:
     for part in item.parts:
         table = part.read()
         table = table.filter(pa.array(kept(part, table, item.broken)))
-        homes = homes_us(table, part, item.homes) // item.interval_us
+        homes = homes_us(table, part, item.sightings) // item.interval_us
         tables.append(_rows(item, table, homes, _places(item, part, table)))
         names = [part.files[n].name for n in table.column(FILE).to_pylist()]
         by_file.update((name, n) for name, n in zip(names, homes.tolist(), strict=True) if n in item.to)
@@ -349,8 +360,8 @@ def _places(item: Refusals, part: Part, table: pa.Table) -> tuple[list[str], lis
     return names, [before[n] + x + 1 for n, x in zip(numbers, lines, strict=True)]
 
 
-def homes_us(table: pa.Table, part: Part, homes: Mapping[str, Homes]) -> npt.NDArray[np.int64]:
-    """An instant that says which interval each refused record belongs to: int64[n]; ``homes``: by file's name."""
+def homes_us(table: pa.Table, part: Part, sightings: Mapping[str, Sequence[Sighting]]) -> npt.NDArray[np.int64]:
+    """An instant of the interval to which each refused record belongs: int64[n]; ``sightings``: by file's name."""
     files = table.column(FILE).to_numpy()
     arrival_us = table.column("arrival_us").fill_null(-(2**62)).to_numpy()
     positions = table.column(POSITION).to_numpy()
@@ -361,8 +372,8 @@ def homes_us(table: pa.Table, part: Part, homes: Mapping[str, Homes]) -> npt.NDA
         if file.by_arrival:
             instants[rows] = arrival_us[rows]
             continue
-        home = homes.get(file.name) or Homes(1, 0, ((file.bytes, file.modified_us),))
-        instants[rows] = home.of(arrival_us[rows], positions[rows])
+        of_file = sightings.get(file.name) or (Sighting(file.bytes, file.modified_us),)
+        instants[rows] = intervals_of_refused(of_file, arrival_us[rows], positions[rows])
     return instants
 
 

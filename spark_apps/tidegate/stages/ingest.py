@@ -247,7 +247,7 @@ def _write_quarantine(
                 tuple(part for part in parsed.tuples if part.path in again[stream.name]),
                 again[stream.name],
                 facts.broken,
-                facts.homes,
+                facts.sightings,
                 facts.first_lines,
                 facts.broken_rows(stream, intervals),
                 context.pipeline.interval_s * 1_000_000,

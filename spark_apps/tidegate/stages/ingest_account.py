@@ -12,7 +12,7 @@ from tidegate.declarations.models import Pipeline, Stream, from_us
 from tidegate.engine.context import StageRun
 from tidegate.sources.files import SourceFile
 from tidegate.sources.parse import IgnoredFields, PieceReport
-from tidegate.sources.settle import Homes
+from tidegate.sources.settle import Sighting
 from tidegate.store.intervals import Interval
 
 
@@ -27,7 +27,7 @@ class FileFacts:
     """What the pieces' reports say of the files.
 
     ``status``: file → ok, empty, or unreadable. ``errors``: of those that cannot be read. ``good``: stream → number of
-    the interval → good records. ``by_file``: the same by file. ``homes``: file → where its refused records belong.
+    the interval → good records. ``by_file``: the same by file. ``sightings``: file → when it was seen how long.
     ``first_lines``: file, and start of a piece → lines before it. ``refused``: file → how many of its records are.
     ``ignored``: stream → fields that no column is read from. ``columns``, ``names``: stream → columns of which any
     record has a value, and the names of fields. ``arrived``, ``late``: of streams that come through Spark, stream →
@@ -38,7 +38,7 @@ class FileFacts:
     errors: dict[str, tuple[str, SourceFile, str]] = field(default_factory=dict)
     good: dict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
     by_file: Counter[tuple[str, int]] = field(default_factory=Counter)
-    homes: dict[str, Homes] = field(default_factory=dict)
+    sightings: dict[str, tuple[Sighting, ...]] = field(default_factory=dict)
     first_lines: dict[tuple[str, int], int] = field(default_factory=dict)
     refused: Counter[str] = field(default_factory=Counter)
     ignored: dict[str, IgnoredFields] = field(default_factory=lambda: defaultdict(dict))
@@ -49,12 +49,12 @@ class FileFacts:
 
     def since(self, file: SourceFile, interval: Interval) -> dict[str, Any]:
         """What ``source_files`` says of a file that the interval was the first to see so long; else 0 bytes."""
-        homes = self.homes.get(file.name)
-        if homes is None or file.period_start_us is not None:
-            return {"since_bytes": 0}
-        for octets, start_us in homes.seen:
-            if interval.start_us <= start_us < interval.end_us:
-                return {"since": from_us(start_us), "since_bytes": octets}
+        for one in self.sightings.get(file.name, ()) if file.period_start_us is None else ():
+            if interval.start_us <= one.start_us < interval.end_us:
+                row = {"since": from_us(one.start_us), "since_bytes": one.bytes}
+                if one.first_us <= one.last_us:
+                    row |= {"first_arrival": from_us(one.first_us), "last_arrival": from_us(one.last_us)}
+                return row
         return {"since_bytes": 0}
 
     @property
@@ -73,7 +73,7 @@ class FileFacts:
         return tuple(rows)
 
 
-def facts_of(reports: Sequence[PieceReport], seen: Mapping[str, Seen], run_start_us: int) -> FileFacts:
+def facts_of(reports: Sequence[PieceReport], seen: Mapping[str, Sequence[Sighting]], run_start_us: int) -> FileFacts:
     """Put the reports on all pieces together, file by file.
 
     Args:
@@ -98,12 +98,8 @@ def facts_of(reports: Sequence[PieceReport], seen: Mapping[str, Seen], run_start
             together.first_lines[name, report.start] = lines
             lines += report.lines
             _add(together, name, report)
-        together.homes[name] = _homes(file, pieces, seen.get(name, ()), run_start_us)
+        together.sightings[name] = _sightings(file, pieces, seen.get(name, ()), run_start_us)
     return together
-
-
-Seen = tuple[tuple[int, int], ...]
-"""Bytes that a file had, and start of the interval that saw it so first; both ascending."""
 
 
 def _add(together: FileFacts, name: str, report: PieceReport) -> None:
@@ -119,21 +115,24 @@ def _add(together: FileFacts, name: str, report: PieceReport) -> None:
         ignored[key] = ignored[key].and_others(more) if key in ignored else more
 
 
-def _homes(file: SourceFile, reports: Sequence[PieceReport], seen: Seen, run_start_us: int) -> Homes:
-    """Where the file's refused records belong.
+def _sightings(
+    file: SourceFile, reports: Sequence[PieceReport], seen: Sequence[Sighting], run_start_us: int
+) -> tuple[Sighting, ...]:
+    """What decides to which intervals the file's refused records belong.
 
-    A file's period says it. Where its name says none: the arrivals of its good records are those that its records may
-    have; the others belong to the interval that first saw them. Only of plain text it is known which came later.
+    A file's period says which arrivals its records can have. Where its name says none, those of its good records do.
+    Only of plain text it is known which records came later.
     """
     if file.period_start_us is not None and file.period_end_us is not None:
-        return Homes(file.period_start_us, file.period_end_us - 1, ((file.bytes, file.period_start_us),))
-    steps = seen
-    if not steps or file.bytes > steps[-1][0]:
-        steps = (*steps, (file.bytes, run_start_us))
-    if not all(r.plain for r in reports):
-        steps = steps[:1]
+        return (Sighting(file.bytes, file.period_start_us, file.period_start_us, file.period_end_us - 1),)
     first = min((r.first_us for r in reports if r.first_us is not None), default=1)
-    return Homes(first, max((r.last_us for r in reports if r.last_us is not None), default=0), steps)
+    last = max((r.last_us for r in reports if r.last_us is not None), default=0)
+    if not seen:
+        return (Sighting(file.bytes, run_start_us, first, last),)
+    if not all(r.plain for r in reports):
+        return (seen[0]._replace(first_us=first, last_us=last),)
+    longer = (Sighting(file.bytes, run_start_us, first, last),) if file.bytes > seen[-1].bytes else ()
+    return (*seen, *longer)
 
 
 def cut_inside(reports: Sequence[PieceReport]) -> frozenset[str]:

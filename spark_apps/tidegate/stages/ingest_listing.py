@@ -14,8 +14,9 @@ from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Stream, from_us, to_us
 from tidegate.engine.context import RunContext
 from tidegate.sources.files import Expected, Piece, SourceFile, modified_at, pattern_unit
+from tidegate.sources.settle import Sighting
 from tidegate.sources.source import Source, source_of
-from tidegate.stages.ingest_account import FileFacts, Seen
+from tidegate.stages.ingest_account import FileFacts
 from tidegate.stages.landed_intervals import closed
 from tidegate.store.gathered import Gathered
 from tidegate.store.intervals import Interval, interval_labelled
@@ -72,22 +73,23 @@ def sources(context: RunContext, intervals: Sequence[Interval]) -> dict[str, Sou
     return {s.name: source_of(s, folder, announced.get(s.name, nothing)) for s in context.pipeline.streams}
 
 
-def seen_before(context: RunContext, listings: Sequence[Listing]) -> dict[str, Seen]:
+def seen_before(context: RunContext, listings: Sequence[Listing]) -> dict[str, list[Sighting]]:
     """File whose name says no interval → how long it was when which interval (its start) saw it so first."""
     streams = [listing.stream for listing in listings if listing.stream.source is None]
     if all(pattern_unit(stream.path) is not None for stream in streams):
         return {}
     known = Gathered(context.warehouse.local / "_gathered" / "files_seen.parquet", keep=_with_since)
     rows = known.read(context.warehouse, "source_files", context.warehouse.labels("source_files"))
-    seen: dict[str, list[tuple[int, int]]] = {}
-    older: dict[str, tuple[int, int]] = {}
+    seen: dict[str, list[Sighting]] = {}
+    older: dict[str, list[Sighting]] = {}
     for row in rows.to_pylist():
         if row["since"] is not None:
-            seen.setdefault(row["path"], []).append((row["since_bytes"], to_us(row["since"])))
+            arrivals = [to_us(row[name]) for name in ("first_arrival", "last_arrival") if row[name] is not None]
+            seen.setdefault(row["path"], []).append(Sighting(row["since_bytes"], to_us(row["since"]), *arrivals))
         elif row["bytes"] is not None:
             start_us = interval_labelled(context.pipeline, row["interval"]).start_us
-            older.setdefault(row["path"], (row["bytes"], start_us))
-    return {path: (one,) for path, one in older.items()} | {path: tuple(sorted(steps)) for path, steps in seen.items()}
+            older.setdefault(row["path"], [Sighting(row["bytes"], start_us)])
+    return older | {path: sorted(sightings) for path, sightings in seen.items()}
 
 
 def _with_since(rows: pa.Table) -> pa.Table:
