@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
@@ -17,8 +19,10 @@ from tests.kafka.topics import Record
 
 from tidegate.declarations import load_pipeline
 from tidegate.engine.context import RunContext
+from tidegate.landing.query import LandingQuery
 from tidegate.stages.run import run
 from tidegate.store.intervals import intervals_between
+from tidegate.store.landed import Landings
 from tidegate.store.warehouse import Warehouse
 
 HOUR_MS = 3_600_000
@@ -103,6 +107,35 @@ class Landing:
                 return land_all(context, pipeline.landed_streams)["orders"].records
             finally:
                 self.said = said.getvalue()
+
+    @contextmanager
+    def live(self, spark: Any) -> Iterator[Callable[[Callable[[], bool]], None]]:
+        """A landing without end; calls of it go on until a condition holds, for a minute at most."""
+        self.declare()
+        pipeline, stopped = load_pipeline(self.pipeline), Event()
+        with RunContext(pipeline, self.warehouse, beside=spark, output=io.StringIO()) as context:
+            query = LandingQuery(pipeline, context.warehouse, pipeline.streams[0], lambda: spark, print)
+            running = query.run(0.2, stopped.is_set)
+
+            def until(is_so: Callable[[], bool]) -> None:
+                last = time.monotonic() + 60
+                while not is_so():
+                    assert time.monotonic() < last, "it has not come to pass in a minute"
+                    next(running)
+                    time.sleep(0.02)
+
+            try:
+                yield until
+            finally:
+                stopped.set()
+                with suppress(StopIteration):
+                    while True:
+                        next(running)
+
+    def read_to_us(self) -> int:
+        """Up to when all that the topic had has landed."""
+        newest = Landings(self.warehouse / "orders_of_topic").newest().get("orders")
+        return 0 if newest is None or newest.read_to_us is None else newest.read_to_us
 
     def ingest(self, spark: Any, hours: int = 1) -> None:
         """Run landing and ingest of the first hours."""

@@ -165,6 +165,25 @@ def test_a_topic_made_again_is_another_generation(spark: Any, topics: Topics, la
     assert mine.events() == ids(range(14))
 
 
+def test_a_live_landing_says_up_to_when_it_has_read_and_finds_a_topic_made_again(
+    spark: Any, topics: Topics, landing: Callable[..., Landing]
+) -> None:
+    mine = landing(2)
+    topics.send(mine.topic, orders(range(10)))
+    with mine.live(spark) as until:
+        sent_us = time.time_ns() // 1000
+        until(lambda: mine.read_to_us() > sent_us)
+        assert len(mine.landed()) == 10
+        topics.delete(mine.topic)
+        topics.create(mine.topic)
+        # More than there was: its offsets do not tell the topics apart.
+        topics.send(mine.topic, orders(range(10, 40), minute=61))
+        until(lambda: len(mine.landed()) == 40)
+    assert [row["generation"] for row in mine.landed()] == [0] * 10 + [1] * 30
+    mine.ingest(spark, hours=2)
+    assert mine.events() == ids(range(40))
+
+
 def test_what_retention_took_before_it_landed_is_told_and_can_be_passed_over(
     spark: Any, topics: Topics, landing: Callable[..., Landing]
 ) -> None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import KafkaSource
 from tidegate.declarations.variables import expanded
 
-_PATIENCE_S = 10.0
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+_PATIENCE_S, _WATCH_S = 10.0, 2.0
 _JAAS = re.compile(r"""(username|password)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s;]+))""")
 # Options of the Java client that librdkafka calls otherwise, or does not have.
 _OTHERWISE = {
@@ -72,6 +77,38 @@ def described(source: KafkaSource) -> Topic | None:
             raise UserError(wrong_password(servers)) from None
         raise UserError(refused(servers, str(error.args[0].str() if error.args else error))) from None
     return Topic(str(topic.topic_id), {p: a for p, (a, _) in marks.items()}, {p: b for p, (_, b) in marks.items()})
+
+
+@dataclass
+class TopicWatch:
+    """Looks from time to time whether a topic is still the one that it was."""
+
+    admin: AdminClient
+    name: str
+    id: str
+    _looked: float = field(default_factory=time.monotonic)
+    _is_other: bool = False
+
+    def is_other(self, at_once: bool = False) -> bool:
+        """Whether it was deleted and made again; what cannot be known now is looked at later. Cost: a request."""
+        from confluent_kafka import KafkaException, TopicCollection
+
+        if self._is_other or not (at_once or time.monotonic() > self._looked + _WATCH_S):
+            return self._is_other
+        self._looked = time.monotonic()
+        with suppress(KafkaException):
+            [about] = self.admin.describe_topics(TopicCollection([self.name])).values()
+            self._is_other = str(about.result(timeout=_PATIENCE_S).topic_id) != self.id
+        return self._is_other
+
+
+def watch_of(source: KafkaSource, topic: Topic) -> TopicWatch:
+    """A watch over a topic that :func:`described` has described."""
+    from confluent_kafka.admin import AdminClient
+
+    settings = client_settings(source)
+    assert settings is not None, "the topic has been described"
+    return TopicWatch(AdminClient(settings), source.topic, topic.id)
 
 
 def no_topic(topic: str, others: list[str], servers: str) -> str:

@@ -6,8 +6,9 @@ import json
 import os
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import KafkaSource, Pipeline, SparkSource, Stream
 from tidegate.declarations.variables import expanded
 from tidegate.landing.failures import sentence_of
-from tidegate.landing.kafka import Topic, described
+from tidegate.landing.kafka import Topic, TopicWatch, described, watch_of
 from tidegate.store import parquet
 from tidegate.store.landed import (
     LEASE_S,
@@ -35,10 +36,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from tidegate.landing.idle import IdleListener
+
 CHECKPOINTS = "_checkpoints"
 _RENEW_S = LEASE_S / 3
 _SAY_S = 10.0
 _TIDY_BATCHES = 200
+_READ_TO_EVERY_US = 60_000_000
 _FILE_SOURCES = ("text", "json", "csv", "parquet", "orc")
 # A file server's clock may be another than ours by so much.
 _CLOCKS_APART_US = 10_000_000
@@ -48,11 +52,15 @@ Say = Callable[[str], None]
 
 @dataclass
 class Landed:
-    """What a landing query did: records and batches, and up to when the source was read."""
+    """What a landing query did: records and batches, and up to when the source was read.
+
+    ``is_other_topic``: it has stopped because the topic was deleted and made again.
+    """
 
     records: int = 0
     batches: int = 0
     read_to_us: int | None = None
+    is_other_topic: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,8 +127,19 @@ class LandingQuery:
                 return Landed(read_to_us=now_us)
             if there:
                 self._prepare()
-            start = self._begin(epoch, topic)
-            return (yield from self._follow(epoch, start, topic, every_s, stop))
+            before, batches = self._rows(), 0
+            while True:
+                landed = yield from self._follow(epoch, self._begin(epoch, topic), topic, every_s, stop)
+                batches += landed.batches
+                if not landed.is_other_topic:
+                    # Counted by the table: what came a second time, after a kill or from a file, is not counted again.
+                    return replace(landed, records=self._rows() - before, batches=batches)
+                assert isinstance(self.stream.source, KafkaSource)
+                topic = described(self.stream.source)
+
+    def _rows(self) -> int:
+        self.table.refresh()
+        return sum(file.rows for file in self.table.files())
 
     def _has_nothing_new(self, topic: Topic | None) -> bool:
         """Whether it is certain, without Spark, that all that the source has has landed."""
@@ -260,11 +279,13 @@ class LandingQuery:
             return {file: following for (file, _, _), following in self._following().items()}, None
         if source is not None and source.format in ("rate", "rate-micro-batch"):
             return None, None
+        if source is not None and any(name.lower().startswith("starting") for name in source.options):
+            return None, None
         raise UserError(
             f"{self.stream.name}: the checkpoint of its landing is gone, and a source of format "
-            f"'{source.format if source else ''}' cannot be told where to go on: restore {self.checkpoint(0).parent}, "
-            f"or begin anew from the source with: tidegate land {self.pipeline.folder} --warehouse "
-            f"{self.warehouse.root} --anew {self.stream.name}"
+            f"'{source.format if source else ''}' cannot be told where to go on: restore {self.checkpoint(0).parent}; "
+            "or write under 'options' where it begins, behind what has landed, with an option whose name begins with "
+            "'starting' (startingVersion of a Delta table), land once, and take it out again"
         )
 
     def _next_offsets(self, generation: int, newest: Landing | None) -> str | None:
@@ -369,49 +390,101 @@ class LandingQuery:
         started_us = time.time_ns() // 1000
         progress = Progress(self.stream.name, self.say)
         query: StreamingQuery | None = None
-        try:
-            query = writer.trigger(**trigger).start()
-            renewed, tidied = time.monotonic(), 0
-            while query.isActive:
-                yield
-                progress.look(query)
-                if time.monotonic() - renewed > _RENEW_S:
-                    self.table.renew_lease(epoch)
-                    renewed = time.monotonic()
-                if progress.batches >= tidied + _TIDY_BATCHES:
-                    tidied = progress.batches
-                    self.landings.table.merge()
-                    compact(self.table, self.pipeline.interval_s * 1_000_000)
-                if stop():
+        watch = self._watch(topic)
+        with nullcontext() if every_s is None else self._idleness() as idleness:
+            try:
+                query = writer.trigger(**trigger).start()
+                renewed, tidied, written_us = time.monotonic(), 0, 0
+                while query.isActive and not (watch is not None and watch.is_other()):
+                    yield
+                    progress.look(query)
+                    if time.monotonic() - renewed > _RENEW_S:
+                        self.table.renew_lease(epoch)
+                        renewed = time.monotonic()
+                    if idleness is not None:
+                        read_to_us = max(progress.read_to_us, self._idle_us(idleness, query))
+                        if self._is_worth_writing(written_us, read_to_us):
+                            written_us = read_to_us
+                            self._write_landing(epoch, start, progress, read_to_us, topic)
+                    if progress.batches >= tidied + _TIDY_BATCHES:
+                        tidied = progress.batches
+                        self.landings.table.merge()
+                        compact(self.table, self.pipeline.interval_s * 1_000_000)
+                    if stop():
+                        break
+                if query.isActive:
                     query.stop()
-                    break
-            query.awaitTermination(1)
-        finally:
-            if query is not None:
-                with suppress(Exception):
-                    query.stop()
+                query.awaitTermination(1)
+            except Exception:
+                # A topic that is gone, or shorter than it was, is an error for Spark.
+                if watch is None or not watch.is_other(at_once=True):
+                    raise
+            finally:
+                if query is not None:
+                    with suppress(Exception):
+                        query.stop()
         progress.look(query)
+        is_other = watch is not None and watch.is_other()
+        end_us = None if every_s is not None or is_other else started_us
+        self._write_landing(epoch, start, progress, end_us, topic)
+        return Landed(progress.records, progress.batches, end_us, is_other)
+
+    def _watch(self, topic: Topic | None) -> TopicWatch | None:
+        source = self.stream.source
+        return watch_of(source, topic) if topic is not None and isinstance(source, KafkaSource) else None
+
+    def _idle_us(self, idleness: IdleListener, query: StreamingQuery) -> int:
+        """When the source was seen to have nothing new; 0: never, or Spark may be idle while it waits for more."""
+        source = self.stream.source
+        if source is None or any(name.lower() == "minoffsetspertrigger" for name in source.options):
+            return 0
+        return idleness.idle_us.get(str(query.runId), 0)
+
+    @contextmanager
+    def _idleness(self) -> Iterator[IdleListener]:
+        """Hears when Spark says that the source has nothing new."""
+        from tidegate.landing.idle import IdleListener
+
+        listener = IdleListener()
+        self.spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "1s")
+        self.spark.streams.addListener(listener)
+        try:
+            yield listener
+        finally:
+            with suppress(Exception):
+                self.spark.streams.removeListener(listener)
+
+    def _is_worth_writing(self, before_us: int, now_us: int) -> bool:
+        """Whether an interval has ended in between, which can be closed now, or much time has passed."""
+        length_us = self.pipeline.interval_s * 1_000_000
+        return now_us // length_us > before_us // length_us or now_us >= before_us + _READ_TO_EVERY_US
+
+    def _write_landing(
+        self, epoch: int, start: Start, progress: Progress, read_to_us: int | None, topic: Topic | None
+    ) -> None:
+        """A row of ``landings``: how far the stream has landed."""
         self.table.refresh()
         self.table.require_lease(epoch)
-        landed = Landed(progress.records, progress.batches, started_us if every_s is None else None)
         newest = self.landings.newest().get(self.stream.name)
-        batch = self.table.state().last_batch
         offsets = progress.offsets or (newest.offsets if newest and newest.generation == start.generation else "")
-        self.landings.add(
-            self.stream.name, batch, start.generation, offsets, landed.read_to_us, None if topic is None else topic.id
-        )
-        return landed
+        batch, topic_id = self.table.state().last_batch, None if topic is None else topic.id
+        self.landings.add(self.stream.name, batch, start.generation, offsets, read_to_us, topic_id)
+        self.landings.table.merge()
 
 
 @dataclass
 class Progress:
-    """What a query says of itself: counted, and said from time to time."""
+    """What a query says of itself: counted, and said from time to time.
+
+    ``read_to_us``: start of the last trigger whose batch went to the source's end.
+    """
 
     stream: str
     say: Say
     records: int = 0
     batches: int = 0
     offsets: str = ""
+    read_to_us: int = 0
     _seen: int = -1
     _said: float = field(default_factory=time.monotonic)
 
@@ -428,6 +501,8 @@ class Progress:
             self.records += rows
             self.batches += rows > 0
             self.offsets = _text(source.get("endOffset")) or self.offsets
+            if _behind(source) == {}:
+                self.read_to_us = trigger_us(one["timestamp"])
             self._tell(one, source)
 
     def _tell(self, one: Any, source: Any) -> None:
@@ -447,8 +522,13 @@ class Progress:
         self.say(f"{self.stream}: {self.records} records landed, {rate:.0f} a second{ahead}")
 
 
-def _behind(source: Any) -> dict[str, int]:
-    """Partition → records that it has beyond those that have landed; empty where a source does not say."""
+def trigger_us(text: str) -> int:
+    """The start of a trigger, as Spark writes it (UTC, milliseconds), in µs since 1970."""
+    return round(datetime.fromisoformat(text).timestamp() * 1_000_000)
+
+
+def _behind(source: Any) -> dict[str, int] | None:
+    """Partition → records that it has beyond those that have landed; None where a source does not say."""
     end, latest = source.get("endOffset"), source.get("latestOffset")
     try:
         end, latest = (json.loads(x) if isinstance(x, str) else x for x in (end, latest))
@@ -459,7 +539,7 @@ def _behind(source: Any) -> dict[str, int]:
             if offset > end.get(topic, {}).get(partition, 0)
         }
     except (ValueError, AttributeError, TypeError):
-        return {}
+        return None
 
 
 def _text(offset: Any) -> str:
