@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from pyspark.errors import AnalysisException
 
 from tidegate.cli import main
 from tidegate.cli.hints import hint
@@ -14,6 +15,7 @@ from tidegate.cli.init import init
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
 from tidegate.engine.context import RunContext
+from tidegate.landing.failures import sentence_of
 from tidegate.live.run import Live
 from tidegate.sources.parse import Example
 from tidegate.stages import land
@@ -83,3 +85,15 @@ def test_a_declaration_is_tried_on_the_streams_that_have_files(
     context, _ = context_of(tmp_path, kafka=True)
     assert main(["validate", str(context.pipeline.folder), "--data"]) == 0
     assert capsys.readouterr().out.endswith("not tried: orders (it comes through Spark, not as files)\n")
+
+
+def test_what_fails_in_a_source_in_python_is_named(tmp_path: Path) -> None:
+    """Spark says where it failed; the last line of the traceback says what did."""
+    text = (
+        "[PYTHON_DATA_SOURCE_ERROR] Failed to create Python data source instance: Traceback (most recent call last):\n"
+        '  File "worker.py", line 3, in main\n    return pickle.loads(obj)\n'
+        "ModuleNotFoundError: No module named 'shop_sources'\n\tat org.apache.spark.Some.frame(Some.scala:3)\n"
+    )
+    sentence = sentence_of(AnalysisException(text), context_of(tmp_path, True)[0].pipeline.streams[0])
+    assert sentence is not None and "Failed to create Python data source instance" in sentence
+    assert "No module named 'shop_sources'" in sentence and "at org" not in sentence

@@ -10,10 +10,6 @@ from tidegate.cli.arguments import Commands, command
 from tidegate.declarations.units import UnreadableError, read_bytes
 
 # What Delta's connector asks for.
-_DELTA = (
-    ("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension"),
-    ("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"),
-)
 
 
 def add(commands: Commands) -> None:
@@ -57,6 +53,7 @@ def _bytes(text: str) -> int:
 
 
 def _serve(arguments: argparse.Namespace) -> None:
+    from tidegate.engine.delta_spark import DELTA_CATALOG
     from tidegate.engine.jars import jars
     from tidegate.engine.spark_server import SparkServer, serve
     from tidegate.stages.extras import require_extra
@@ -69,6 +66,6 @@ def _serve(arguments: argparse.Namespace) -> None:
         ui_port=arguments.ui_port,
         memory_bytes=arguments.memory,
         jars=tuple(jar for group in ("kafka", "delta", "s3") for jar in jars(group)),
-        settings=_DELTA if jars("delta") else (),
+        settings=tuple(DELTA_CATALOG.items()) if jars("delta") else (),
     )
     serve(server, lambda line: print(line, file=sys.stderr, flush=True))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 import pyarrow as pa
 
 from tidegate.declarations.errors import UserError
-from tidegate.declarations.models import KafkaSource, Pipeline
+from tidegate.declarations.models import KafkaSource, Pipeline, SparkSource
 from tidegate.declarations.stages import STAGES
 from tidegate.declarations.tables import CLIENT, JVM, WORKER
 from tidegate.engine import Measured, Memory, Slice, run_as_tasks, tagged
@@ -150,14 +150,18 @@ class RunContext:
 
     def _connectors(self) -> tuple[list[str], dict[str, str]]:
         """The groups of jars that a session of this process's own needs for landing, and settings that go with them."""
-        from tidegate.engine.delta_spark import s3a_settings
+        from tidegate.engine.delta_spark import DELTA_CATALOG, s3a_settings
+        from tidegate.engine.jars import jars
 
         streams = self.pipeline.landed_streams
         groups = ["kafka"] if any(isinstance(stream.source, KafkaSource) for stream in streams) else []
+        settings: dict[str, str] = {}
+        if any(isinstance(s.source, SparkSource) and s.source.format == "delta" for s in streams) and jars("delta"):
+            groups, settings = [*groups, "delta"], DELTA_CATALOG
         checkpoints = [place(stream.checkpoint or self.warehouse.root) for stream in streams]
         if any(isinstance(one, ObjectPath) and one.root.startswith("s3:") for one in checkpoints):
-            return [*groups, "s3"], s3a_settings()
-        return groups, {}
+            return [*groups, "s3"], settings | s3a_settings()
+        return groups, settings
 
     def most_slices(self, rows: int) -> int:
         """Into how many slices work on so many rows is worth cutting; ``partitions`` at most.

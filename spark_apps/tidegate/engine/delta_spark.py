@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-_OF_DELTA = {"spark.sql.extensions": EXTENSION, "spark.sql.catalog.spark_catalog": CATALOG}
+DELTA_CATALOG = {"spark.sql.extensions": EXTENSION, "spark.sql.catalog.spark_catalog": CATALOG}
+"""Without these Spark's Delta reads and writes nothing."""
 # By default Spark lists a folder of many partitions in as many tasks as it has paths, up to ten thousand.
 _SMALL = {
     "spark.sql.shuffle.partitions": "2",
@@ -32,7 +33,7 @@ _MASTER = "local[2]"
 def delta_settings(warehouse: Place | None = None) -> dict[str, str]:
     """Spark's settings for a session with Delta; for a warehouse in an S3 store, with Hadoop's connector too."""
     in_s3 = isinstance(warehouse, ObjectPath) and warehouse.root.startswith("s3:")
-    return _OF_DELTA | jars_settings(["delta", "s3"] if in_s3 else ["delta"]) | (s3a_settings() if in_s3 else {})
+    return DELTA_CATALOG | jars_settings(["delta", "s3"] if in_s3 else ["delta"]) | (s3a_settings() if in_s3 else {})
 
 
 def s3a_settings() -> dict[str, str]:

@@ -49,7 +49,11 @@ def sentence_of(error: BaseException, stream: Stream) -> str | None:
             )
     condition = re.search(r"\[([A-Z_.]+)\] ([^\n]*)", text)
     if condition and type(error).__module__.startswith("pyspark"):
-        return f"{name}: {_clean(condition[2])[:400]} ({condition[1]})"
+        what, _, traceback = text[condition.start(2) :].partition("Traceback (most recent call last):")
+        # Of an error in Python the last line of its traceback says what it is; Java's frames come behind it.
+        causes = re.findall(r"^[A-Za-z_][\w.]*(?:Error|Exception|Exit)\b[^\n]*", traceback, re.MULTILINE)
+        told = what.partition("\n")[0] + (causes[-1] if causes else "")
+        return f"{name}: {_clean(told)[:400]} ({condition[1]})"
     return None
 
 

@@ -179,7 +179,7 @@ class LandingQuery:
             return None
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        return to_arrow_schema(self._source_frame({}).schema)
+        return to_arrow_schema(self._source_frame({}).schema, timezone="UTC")
 
     @contextmanager
     def _lease(self) -> Iterator[int | None]:
