@@ -15,6 +15,8 @@ CLASSES := .venv/spark_classes/archive.jsa
 JARS := .venv/jars/.complete
 PIPELINE := dags/pipelines/flights
 SQL_PORT ?= 15432
+SPARK ?= 4.3.0
+OTHER_SPARK = $(STATE)/spark-$(SPARK)
 PACKAGES := spark_apps/tidegate dags/tidegate_dags expectations
 # Three processes for two cores, as they often wait; tests that share what is dear to make stay on one of them
 # (tests/conftest.py). One by one: make test WORKERS=
@@ -26,7 +28,7 @@ DEMO_STORM := 2013-02-07T00
 DEMO_AIRFLOW_FROM ?= 2013-02-09T22
 DEMO_TO := 2013-02-10T00
 
-.PHONY: help setup demo up down sql test test-unit coverage test-examples test-slow attack test-research test-wheel figures bench docs lint format lock wheel clean
+.PHONY: help setup demo up down sql test test-unit coverage test-examples test-slow test-spark attack test-research test-wheel figures bench docs lint format lock wheel clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,6 +82,16 @@ test-examples: setup ## Run the examples of all docstrings
 test-slow: setup ## Run the tests that take minutes each and are not part of `make test`, and the laws on ten times as many examples
 	@$(BIN)/python -m pytest -m slow
 	@TIDEGATE_EXAMPLES=5 $(BIN)/python -m pytest $(WORKERS) tests/property
+	@$(MAKE) --no-print-directory test-spark
+
+# An environment of its own; connectors are not published for every version, so there are no jars.
+test-spark: setup ## Run the tests that need Spark on another version of it: make test-spark SPARK=4.3.0
+	@test -x $(OTHER_SPARK)/bin/python || $(BIN)/python -m venv $(OTHER_SPARK)
+	@$(OTHER_SPARK)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r infra/bootstrap.lock
+	@VIRTUAL_ENV=$(OTHER_SPARK) $(BIN)/uv pip sync --quiet --require-hashes requirements.lock
+	@VIRTUAL_ENV=$(OTHER_SPARK) $(BIN)/uv pip install --quiet --no-config --no-deps pyspark==$(SPARK)
+	@VIRTUAL_ENV=$(OTHER_SPARK) $(BIN)/uv pip install --quiet --no-deps --no-build-isolation --editable .
+	@TIDEGATE_JARS=$(OTHER_SPARK)/no_jars $(OTHER_SPARK)/bin/python -m pytest tests/spark
 
 attack: setup ## Attack: make attack SEED=1 COUNT=500 (a seed: 5000 mutated records, 5000 declarations, 100 kill -9, 500 recorded events, 20 faults of the disk, an eighth of a scenario's sites, all calls of a stage, 72 requests to a store, 4 full disks)
 	@$(BIN)/python -m tests.attacks records --seed $(or $(SEED),0) --count $(or $(COUNT),20)

@@ -211,7 +211,7 @@ def test_a_column_that_a_stream_gains_is_null_in_what_is_older(tmp_path):
     assert delta.column("n").to_pylist() == [None, 7]
     warehouse = Warehouse(tmp_path, with_n("string"))
     with (
-        pytest.raises(UserError, match=r"column n of table events_s is int64 .* and string as declared now"),
+        pytest.raises(UserError, match=r"column n of table events_s is int64 .* and string now"),
         warehouse.commit("ingest", [hour]) as commit,
     ):
         commit.put_arrow("events_s", hour, warehouse.schema("events_s").empty_table())

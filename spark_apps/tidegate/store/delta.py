@@ -564,27 +564,37 @@ class DeltaLog:
         """Give the table the columns that have been declared since; UserError if one has another type."""
         if self._fits:
             return
-        from deltalake import Field, Schema
-
         # As it was opened, if nothing has been added since.
         table = self._table
         if table is None or table.version() != self.version:
             table = opened(self.folder)
-        there = {f.name: f for f in pa.schema(table.schema().to_arrow())}
-        wanted = pa.schema(Schema.from_arrow(self.schema).to_arrow())
-        for field_ in wanted:
-            if field_.name in there and there[field_.name].type != field_.type:
-                raise UserError(
-                    f"column {field_.name} of table {self.folder.name} is {there[field_.name].type} in "
-                    f"{self.folder} and {field_.type} as declared now: a column keeps its type; "
-                    "give the column another name, or run into another warehouse"
-                )
-        new = [f for f in wanted if f.name not in there]
-        if new:
-            before = self.version
-            table.alter.add_columns([Field.from_arrow(f.with_nullable(True)) for f in new])
+        before = self.version
+        if add_columns(table, self.schema, self.folder):
             self.unflushed += [self._file(version) for version in range(before + 1, self.refresh() + 1)]
         self._fits = True
+
+
+def add_columns(table: DeltaTable, schema: pa.Schema, folder: Place) -> bool:
+    """Give a table the columns of a schema that it lacks; False if it lacks none.
+
+    Raises:
+        UserError: a column has another type in the table.
+    """
+    from deltalake import Field, Schema
+
+    there = {field_.name: field_.type for field_ in pa.schema(table.schema().to_arrow())}
+    wanted = pa.schema(Schema.from_arrow(schema).to_arrow())
+    for field_ in wanted:
+        if there.get(field_.name, field_.type) != field_.type:
+            raise UserError(
+                f"column {field_.name} of table {folder.name} is {there[field_.name]} in {folder}, and {field_.type} "
+                "now: a column keeps its type; give the column another name (a source of Spark: its stream), or run "
+                "into another warehouse"
+            )
+    missing = [Field.from_arrow(field_.with_nullable(True)) for field_ in wanted if field_.name not in there]
+    if missing:
+        table.alter.add_columns(missing)
+    return bool(missing)
 
 
 def flush_logs(logs: Iterable[DeltaLog], home: Place) -> None:

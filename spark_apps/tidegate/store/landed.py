@@ -28,7 +28,7 @@ from tidegate.declarations import names
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import KafkaSource, Stream, from_us, to_us
 from tidegate.store.append_table import AppendTable
-from tidegate.store.delta import now_ms
+from tidegate.store.delta import add_columns, now_ms
 from tidegate.store.delta import opened as opened_table
 from tidegate.store.durable import flush
 from tidegate.store.places import Place, said, storage_options
@@ -166,7 +166,7 @@ class LandedTable:
         Raises:
             UserError: a column has another type now, or one that no Delta table has.
         """
-        from deltalake import Field, Schema
+        from deltalake import Schema
         from deltalake.exceptions import DeltaError
         from deltalake.transaction import create_table_with_add_actions
 
@@ -184,18 +184,7 @@ class LandedTable:
                     storage_options=storage_options(self.folder),
                 )
                 self.refresh()
-            there = {one.name: one for one in pa.schema(self.table.schema().to_arrow())}
-            wanted = pa.schema(whole.to_arrow())
-            for one in wanted:
-                if one.name in there and there[one.name].type != one.type:
-                    raise UserError(
-                        f"column {one.name} of table {self.folder.name} is {there[one.name].type}, and {one.type} in "
-                        "the source now: a column keeps its type; give the stream another name, or use another "
-                        "warehouse"
-                    )
-            new = [one for one in wanted if one.name not in there]
-            if new:
-                self.table.alter.add_columns([Field.from_arrow(one.with_nullable(True)) for one in new])
+            if add_columns(self.table, pa.schema(whole.to_arrow()), self.folder):
                 self.refresh()
         except (DeltaError, OSError, pa.ArrowException, NotImplementedError) as error:
             raise UserError(f"table {self.folder.name} cannot be made: {said(error)}") from None
