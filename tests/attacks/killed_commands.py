@@ -56,8 +56,8 @@ class Running:
         return "Traceback" in said or not (status == 0 or (status in (1, 2) and "tidegate: error: " in said))
 
     def said(self) -> str:
-        """The end of what it said."""
-        return self._log.read_text(errors="replace")[-6000:]
+        """The end of what it said, and how it ended."""
+        return f"{self._log.read_text(errors='replace')[-6000:]}\n(status {self._process.poll()})"
 
     def kill(self, chance: random.Random) -> str:
         """Kill -9: the command, its JVM or one of its workers, or all at once; what was killed."""
@@ -67,10 +67,9 @@ class Running:
         if not what:
             what = "command" if victims == [parent] else _kind(victims[0])
         _kill(victims)
-        if parent not in victims:
-            # It may go on, or end in a sentence; either is right.
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(chance.uniform(0, 10))
+        # Without a worker it may go on, or end in a sentence; either is right.
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(None if parent in victims else chance.uniform(0, 10))
         return what
 
     def terminate(self) -> None:
