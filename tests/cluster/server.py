@@ -65,8 +65,9 @@ def living(above: psutil.Process) -> list[psutil.Process]:
     return [one for one in above.children(recursive=True) if one.status() != psutil.STATUS_ZOMBIE]
 
 
-def wait(until: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+def wait(until: Callable[[], object], seconds: float = PATIENCE_S) -> None:
+    """Wait until something is so, or fail."""
+    deadline = time.monotonic() + seconds
     while not until():
         assert time.monotonic() < deadline
         time.sleep(0.1)

@@ -5,26 +5,35 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
-from tests.cluster.server import PATIENCE_S, Server, serving, wait
+from tests.cluster.server import Server, serving, wait
 from tests.kafka.landing import Landing, ids, orders
 from tests.kafka.topics import Topics
 
 from tidegate.engine.jars import jars
 from tidegate.examples.broker import Broker
 
-RECORDS, BATCH = 1500, 300
+RECORDS, BATCH, LONG_S = 1500, 300, 500
 
 
-def run(mine: Landing, server: Server) -> subprocess.Popen[bytes]:
+@contextmanager
+def started(mine: Landing, server: Server) -> Iterator[subprocess.Popen[bytes]]:
+    """The stages of an hour, by the server; what they say is in a file."""
     words = ["run", mine.pipeline, "--warehouse", mine.warehouse, "--from", "2026-01-05T08", "--to", "2026-01-05T09"]
     command = [sys.executable, "-m", "tidegate.cli", *map(str, words), "--stage", "land", "--stage", "ingest"]
+    environment = {**os.environ, "SPARK_REMOTE": server.address}
     with (mine.folder / "said").open("w") as said:
-        return subprocess.Popen(command, env={**os.environ, "SPARK_REMOTE": server.address}, stdout=said, stderr=said)
+        process = subprocess.Popen(command, env=environment, stdout=said, stderr=said)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 @pytest.mark.spark
@@ -40,14 +49,14 @@ def test_a_server_that_is_killed_costs_a_retry_and_no_record(
     topics.send(mine.topic, [*orders(range(RECORDS)), b"poison"])
     said = mine.folder / "said"
     with serving(tmp_path / "server") as server:
-        process = run(mine, server)
-        files = mine.warehouse / "orders_of_topic" / "landed_orders"
-        middle = "ingest: 2026" if phase == "ingest" else ""
-        wait(lambda: middle in said.read_text() and len(list(files.glob("day=*/*.parquet"))) > 2)
-        jvm = server.jvm()
-        workers = jvm.children(recursive=True)
-        jvm.kill()
-        status = process.wait(PATIENCE_S)
+        with started(mine, server) as process:
+            files = mine.warehouse / "orders_of_topic" / "landed_orders"
+            middle = "ingest: 2026" if phase == "ingest" else ""
+            wait(lambda: middle in said.read_text() and len(list(files.glob("day=*/*.parquet"))) > 2, LONG_S)
+            jvm = server.jvm()
+            workers = jvm.children(recursive=True)
+            jvm.kill()
+            status = process.wait(LONG_S)
         _, alive = psutil.wait_procs(workers, 30)
         assert not alive, "its Python processes end with it"
         sentence = "tidegate: error: the Spark Connect server has ended, or is out of reach; nothing"
@@ -62,7 +71,8 @@ def test_a_server_that_is_killed_costs_a_retry_and_no_record(
             assert status == 0 or said.read_text().splitlines()[-1].startswith(sentence), said.read_text()
         assert status == 0 or mine.events() == []
         server.wait_until_up(2)
-        assert run(mine, server).wait(PATIENCE_S) == 0, said.read_text()
+        with started(mine, server) as process:
+            assert process.wait(LONG_S) == 0, said.read_text()
     places = {(row["partition"], row["position"]) for row in mine.landed()}
     assert len(places) == len(mine.landed()) == RECORDS + 1
     assert mine.events() == ids(range(RECORDS)) and len(mine.quarantine()) == 1
