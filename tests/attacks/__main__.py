@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.attacks import declarations, faults, full_disk, histories, kills, landings, records, store_faults
 
 # Name → what attacks once with a seed, in an empty folder: how much was tried, and the faults that it found.
-CAMPAIGNS: dict[str, Callable[[int, Path], tuple[int, list[str]]]] = {
+CAMPAIGNS: dict[str, Callable[..., tuple[int, list[str]]]] = {
     "records": records.attack,
     "declarations": declarations.attack,
     "kills": kills.attack,
@@ -27,6 +27,8 @@ CAMPAIGNS: dict[str, Callable[[int, Path], tuple[int, list[str]]]] = {
     "full-disk": full_disk.attack,
     "landings": landings.attack,
 }
+# What landings is told beside its seed: records that are committed, kills, and the minutes after which they end.
+_LANDINGS = {"records": landings.RECORDS, "kills": landings.KILLS, "minutes": landings.MINUTES}
 
 
 def main() -> int:
@@ -35,12 +37,17 @@ def main() -> int:
     parser.add_argument("campaign", choices=CAMPAIGNS)
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="the first seed")
     parser.add_argument("--count", type=int, default=1, metavar="M", help="how many seeds, one after another")
+    for name, default in _LANDINGS.items():
+        parser.add_argument(f"--{name}", type=type(default), metavar="N", help=f"of landings (default {default:g})")
     arguments = parser.parse_args()
+    more = {name: vars(arguments)[name] for name in _LANDINGS if vars(arguments)[name] is not None}
+    if more and arguments.campaign != "landings":
+        parser.error(f"{' and '.join(f'--{name}' for name in more)}: landings alone has this")
     clock, tried, found = time.monotonic(), 0, 0
     for seed in range(arguments.seed, arguments.seed + arguments.count):
         with tempfile.TemporaryDirectory(prefix="attack-") as folder:
             try:
-                number, faults = CAMPAIGNS[arguments.campaign](seed, Path(folder))
+                number, faults = CAMPAIGNS[arguments.campaign](seed, Path(folder), **more)
             except Exception:
                 number, faults = 0, [traceback.format_exc()]
         tried, found = tried + number, found + len(faults)

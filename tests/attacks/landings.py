@@ -1,225 +1,318 @@
-"""A topic is landed and ingested while broker, landing, stages and their JVMs and workers are killed at random: each
-record is in events or in quarantine, once, and what has landed is what the topic has.
+"""A topic is landed and ingested while broker, landing, stages, Connect server, JVMs and workers are killed at random:
+each record is in events or in quarantine, once, none of an aborted transaction, and what has landed is what the topic
+has.
 
-Everything is real: Apache Kafka's broker, the commands as users type them, kill -9. While processes die, a producer
-sends records whose hours move on, so that many land after their hour was closed. At the end all hours are run without
-any kill, and what is in the tables is compared with what a plain reader sees in the topic.
+Everything is real: Apache Kafka's broker, the commands as users type them, `tidegate spark-server`, kill -9. While
+processes die, a producer sends records in transactions, a third of which it aborts, and whose hours move on, so that
+many land after their hour was closed.
+
+There are two warehouses. In the first one hours are closed all the time; in the second nothing is closed before all
+has landed, so that nothing lands late. At the end all hours are run without any kill, and the tables are compared with
+what a plain reader sees in the topic, with each other (one landing, hourly runs and one run over the day, and both from
+a copy of the landed table and the announcements), and with those of a re-run after the topic was deleted.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
+import shutil
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
-import psutil
-from confluent_kafka import Producer
-from tests.kafka.landing import START, Landing, order
+import pyarrow as pa
+from tests.attacks.killed_commands import TIDEGATE, ConnectServer, Running, left
+from tests.attacks.transactions import HOURS, Feed
+from tests.kafka.landing import START, Landing
 from tests.kafka.topics import Record, Topics
 
+from tidegate.declarations import load_pipeline
 from tidegate.examples.broker import Broker, missing
+from tidegate.store.warehouse import Warehouse
 
-ROOT = Path(__file__).resolve().parents[2]
-RECORDS, KILLS = 100_000, 20
-PARTITIONS, HOURS, CHUNKS = 4, 6, 60
-_POISON_EVERY = 97
-# A lease of a process that was killed has to end before another one lands.
-_LEASE_S = 60.0
-_ENDS_S = 600
+RECORDS, KILLS, MINUTES = 100_000, 20, 240.0
+PARTITIONS = 4
+# Late records are in the hours that are open when they land.
+_RUN_HOURS = HOURS + 2
+_ENDS_S = 900.0
+_LONG_S = 120.0
+# What a command has come to, and the files of its warehouse of which there is one more then.
+_PHASES = {
+    "with the lease": "landed_orders/_delta_log/*.json",
+    "in a batch": "landed_orders/day=*/*.parquet",
+    "after an announcement": "watermarks/_delta_log/*.json",
+    "after a commit": "_commits/_delta_log/*.json",
+}
+_LANDED = ("landed_orders", "landings", "watermarks")
+_TABLES = {"events_orders": ("interval", "event_id"), "quarantine": ("interval", "source", "position")}
+Rows = dict[str, pa.Table]
 
 
-def attack(seed: int, folder: Path, records: int = RECORDS, kills: int = KILLS) -> tuple[int, list[str]]:
-    """So many kills while so many records come; how many kills there were, and what was wrong."""
+def attack(
+    seed: int, folder: Path, records: int = RECORDS, kills: int = KILLS, minutes: float = MINUTES
+) -> tuple[int, list[str]]:
+    """So many kills while so many records come, or those of so many minutes; how many kills there were, and what was
+    wrong.
+    """
     if missing():
         raise RuntimeError(missing())
-    chance = random.Random(seed)
-    topics: Topics | None = None
+    clock = time.monotonic()
     with Broker(folder / "broker") as broker:
         topics = Topics(broker.servers)
         topics.create("orders", PARTITIONS)
-        mine = Landing(folder, broker.servers, "orders", {"maxOffsetsPerTrigger": str(max(records // 20, 1000))})
-        mine.declare()
-        feed = Feed(broker.servers, records, seed)
-        feed.start()
-        faults = _kill_all(mine, broker, feed, kills, chance)
-        broker.start()
-        feed.hurry()
-        faults += _finish(mine)
-        faults += _compare(mine, topics)
-    return kills, faults
+        options = {
+            "maxOffsetsPerTrigger": str(max(records // 20, 1000)),
+            "kafka.isolation.level": "read_committed",
+        }
+        closing = Warehoused(folder, broker.servers, "orders", options, name="closing")
+        closing.declare()
+        campaign = Campaign(
+            random.Random(seed),
+            closing,
+            replace(closing, name="open"),
+            broker,
+            ConnectServer(folder / "server"),
+            Feed(broker.servers, "orders", records, seed),
+        )
+        try:
+            campaign.kill_all(kills, clock + 60 * minutes)
+            campaign.say(f"{time.monotonic() - clock:.0f} s: killed", *campaign.figures())
+            campaign.finish(topics)
+        finally:
+            campaign.add(campaign.server.stop())
+        campaign.add(f"left behind at the end: {line}" for line in left())
+        campaign.say(f"{time.monotonic() - clock:.0f} s: compared")
+    return campaign.killed.total(), campaign.faults
 
 
-class Feed(threading.Thread):
-    """Sends the records in chunks, one hour of them after the other. It survives the broker's death."""
+@dataclass
+class Warehoused(Landing):
+    """The pipeline in a warehouse of its own; ``name``: what that is called."""
 
-    def __init__(self, servers: str, records: int, seed: int):
-        super().__init__(daemon=True)
-        self._servers, self._records, self._chance = servers, records, random.Random(seed + 1)
-        self._fast = threading.Event()
-        self.hour = 0
+    name: str = "warehouse"
 
-    def run(self) -> None:
-        """Send all, with pauses unless in a hurry."""
-        settings = {"bootstrap.servers": self._servers, "enable.idempotence": True, "message.timeout.ms": 0}
-        producer = Producer({**settings, "log_level": 0, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000})
-        for chunk in range(CHUNKS):
-            self.hour = chunk * HOURS // CHUNKS
-            for number in range(chunk * self._records // CHUNKS, (chunk + 1) * self._records // CHUNKS):
-                one = self.record(number, self.hour)
-                while True:
-                    try:
-                        producer.produce("orders", one.value, one.key, timestamp=one.timestamp_ms)
-                        break
-                    except BufferError:
-                        producer.poll(0.5)
-            producer.poll(0)
-            self._fast.wait(self._chance.uniform(0, 10))
-        while producer.flush(10):
-            pass
+    @property
+    def warehouse(self) -> Path:
+        """The warehouse."""
+        return self.folder / self.name
 
-    def record(self, number: int, hour: int) -> Record:
-        """An order of the hour; one in a hundred is poison."""
-        one = order(number % 300_000, minute=60 * hour)
-        value = dict(json.loads(one.value or b"{}"), id=f"o{number:07d}")
-        text = json.dumps(value).encode()
-        return Record(text[:-10] if number % _POISON_EVERY == 0 else text, one.key, timestamp_ms=one.timestamp_ms)
+    @property
+    def tables(self) -> Path:
+        """The pipeline's folder in it."""
+        return self.warehouse / self.pipeline.name
 
-    def hurry(self) -> None:
-        """Send the rest without pauses, and wait until the broker has all."""
-        self._fast.set()
-        self.join()
+    def land(self, *more: str) -> list[str]:  # type: ignore[override]
+        """The command that lands."""
+        return [*TIDEGATE, "land", str(self.pipeline), "--warehouse", str(self.warehouse), *more]
 
+    def run(self, first: int, end: int) -> list[str]:
+        """The command that lands and ingests hours."""
+        since, until = (f"{START + timedelta(hours=hour):%Y-%m-%dT%H}" for hour in (first, end))
+        span = ["--from", since, "--to", until, "--stage", "land", "--stage", "ingest"]
+        return [*TIDEGATE, "run", str(self.pipeline), "--warehouse", str(self.warehouse), *span]
 
-def _kill_all(mine: Landing, broker: Broker, feed: Feed, kills: int, chance: random.Random) -> list[str]:
-    faults: list[str] = []
-    done = 0
-    while done < kills:
-        command = _command(mine, feed.hour, chance)
-        with Running(command, mine.folder / "said.log") as running:
-            # Mostly while it works; now and then it may end, so that there is something to go on from.
-            until = time.monotonic() + chance.choice([chance.uniform(0, 20), chance.uniform(0, 20), 2 * _LEASE_S])
-            while time.monotonic() < until and running.alive() and done < kills:
-                if chance.random() < 0.02:
-                    broker.kill()
-                    done += 1
-                    time.sleep(chance.choice([0, 0, chance.uniform(0, 5), 20]))
-                    broker.start()
-                time.sleep(0.25)
-            if running.alive():
-                running.kill(chance)
-                done += 1
-            elif running.crashed():
-                faults.append(f"{' '.join(command[3:6])} ended with a traceback:\n{running.said()}")
-        faults += [f"left behind: {line}" for line in running.left()]
-    return faults
+    def copied(self, name: str) -> Warehoused:
+        """Another warehouse, with what has landed in this one and its announcements, and nothing else."""
+        other = replace(self, name=name)
+        for table in _LANDED:
+            shutil.copytree(self.tables / table, other.tables / table)
+        return other
+
+    def ingested(self) -> Rows:
+        """The rows of events and quarantine with their hours, sorted."""
+        warehouse = Warehouse(self.warehouse, load_pipeline(self.pipeline))
+        return {
+            table: warehouse.read_arrow(table).combine_chunks().sort_by([(key, "ascending") for key in keys])
+            for table, keys in _TABLES.items()
+        }
 
 
-def _command(mine: Landing, hour: int, chance: random.Random) -> list[str]:
-    """What is run next: landing alone, landing without end, or landing and ingest of the hours so far."""
-    start = [sys.executable, "-m", "tidegate.cli"]
-    which = chance.choice(["land", "live", "run", "run"])
-    if which != "run":
-        more = ["--live", "--every", "500ms"] if which == "live" else []
-        return [*start, "land", str(mine.pipeline), "--warehouse", str(mine.warehouse), *more]
-    return [*start, *_run(mine, chance.randint(1, max(hour, 1)))]
+class Moment:
+    """When a command is to be killed: some seconds after it began, or after it has come to a phase of its work."""
+
+    def __init__(self, folder: Path, chance: random.Random, ingests: bool):
+        phases = ["at any time", *_PHASES]
+        [self.phase] = chance.choices(phases, [2, 2, 4, ingests, ingests])
+        self._folder, self._files = folder, _PHASES.get(self.phase)
+        self._pause_s = chance.uniform(0, 20) if self._files is None else chance.choice([0, chance.uniform(0, 3)])
+        self._before = self._count()
+        self._began = time.monotonic()
+        self._reached = self._began if self._files is None else None
+
+    def has_come(self) -> bool:
+        """Whether it is now, or has been."""
+        now = time.monotonic()
+        if self._reached is None and self._count() > self._before:
+            self._reached = now
+        if self._reached is not None:
+            return now >= self._reached + self._pause_s
+        return now >= self._began + _LONG_S
+
+    def _count(self) -> int:
+        return sum(1 for _ in self._folder.glob(self._files)) if self._files is not None else 0
 
 
-def _run(mine: Landing, hours: int) -> list[str]:
-    end = START + timedelta(hours=hours)
-    span = ["--from", f"{START:%Y-%m-%dT%H}", "--to", f"{end:%Y-%m-%dT%H}", "--stage", "land", "--stage", "ingest"]
-    return ["run", str(mine.pipeline), "--warehouse", str(mine.warehouse), *span]
+@dataclass
+class Campaign:
+    """The kills, and the comparison at the end. ``open``: the warehouse in which no hour is closed before the end."""
 
+    chance: random.Random
+    closing: Warehoused
+    open: Warehoused
+    broker: Broker
+    server: ConnectServer
+    feed: Feed
+    faults: list[str] = field(default_factory=list)
+    killed: Counter[str] = field(default_factory=Counter)
+    ended: Counter[str] = field(default_factory=Counter)
 
-class Running:
-    """A command that runs, with all that it has started."""
+    def say(self, *words: object) -> None:
+        """How far it is."""
+        print(*words, flush=True, file=sys.stderr)
 
-    def __init__(self, command: list[str], log: Path):
-        self._log = log
-        self._mark = f"tidegate-attack-{os.getpid()}-{time.monotonic_ns()}"
-        with log.open("wb") as said:
-            env = {**os.environ, "PYSPARK_PYTHON": sys.executable, "TIDEGATE_ATTACK": self._mark}
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=env, cwd=ROOT
-            )
+    def add(self, faults: Iterable[str]) -> None:
+        """Faults, which are said at once."""
+        for fault in faults:
+            self.say(fault)
+            self.faults.append(fault)
 
-    def __enter__(self) -> Running:
-        return self
+    def figures(self) -> Iterator[str]:
+        """What was killed and what ended by itself, how often."""
+        yield ", ".join(f"{number} {what}" for what, number in sorted(self.killed.items()))
+        yield "; ended: " + ", ".join(f"{number} {what}" for what, number in sorted(self.ended.items()))
+        yield f"; {self.feed.tries} transactions, {len(self.feed.committed)} good records committed; "
 
-    def __exit__(self, *_: object) -> None:
-        if self.alive():
-            self._process.kill()
-        self._process.wait()
+    # ---------------------------------------------------------------- kills
 
-    def alive(self) -> bool:
-        """Whether the command itself still runs."""
-        return self._process.poll() is None
+    def kill_all(self, kills: int, until: float) -> None:
+        """Kill so often, or until then, while commands run one after the other."""
+        self.feed.start()
+        said, began = 0, time.monotonic()
+        while self.killed.total() < kills and time.monotonic() < until:
+            self._one_command(kills)
+            passed = (time.monotonic() - began) / (until - began)
+            self.feed.release(max((self.killed.total() + 1) / kills, passed))
+            if self.killed.total() >= said + 10:
+                said = self.killed.total()
+                self.say(*self.figures(), f"hour {self.feed.hour}, {len(self.faults)} faults")
 
-    def crashed(self) -> bool:
-        """Whether it ended by itself, and not in a sentence."""
-        return self._process.returncode not in (0, 2) or "Traceback" in self.said()
+    def _one_command(self, kills: int) -> None:
+        remote = self.chance.random() < 0.5
+        warehouse, what, command = self._command()
+        ingests, environment = what == "run", {}
+        self.add(self.server.start())
+        if remote:
+            what += " by the server"
+            environment["SPARK_REMOTE"] = self.server.address
+            if self.chance.random() < 0.8:
+                self.server.wait_until_up()
+        with Running(command, self.closing.folder / "command.log", environment) as running:
+            killed = False
+            # What loses a worker goes on.
+            while running.alive() and self.killed.total() < kills:
+                killed = self._kill_at_a_moment(running, what, Moment(warehouse.tables, self.chance, ingests), remote)
+            if not killed and not running.alive():
+                self.ended[what] += 1
+                if running.crashed():
+                    self.add([f"{what} ended with a traceback:\n{running.said()}"])
+        self.add(f"left behind by {what}: {line}" for line in running.left())
 
-    def said(self) -> str:
-        """The end of what it said."""
-        return self._log.read_text(errors="replace")[-3000:]
+    def _kill_at_a_moment(self, running: Running, what: str, moment: Moment, remote: bool) -> bool:
+        """Kill a command, or something of it, when its moment has come; False if it has ended before."""
+        while not moment.has_come():
+            if not running.alive():
+                return False
+            if self.chance.random() < 0.004:
+                self.broker.kill()
+                self.killed["broker"] += 1
+                time.sleep(self.chance.choice([0, 0, self.chance.uniform(0, 5), 20]))
+                self.broker.start()
+            if self.chance.random() < (0.006 if remote else 0.001) and (what_died := self.server.kill(self.chance)):
+                self.killed[what_died] += 1
+                self.add(self.server.start())
+            time.sleep(0.25)
+        if not running.alive():
+            return False
+        victim = running.kill(self.chance)
+        self.killed[f"{victim} of {what} {moment.phase}"] += 1
+        return victim in ("command", "tree")
 
-    def kill(self, chance: random.Random) -> None:
-        """Kill -9: the command, its JVM, one of its workers, or all at once."""
-        parent = psutil.Process(self._process.pid)
-        tree = [parent, *parent.children(recursive=True)]
-        victims = chance.choice([[parent], tree, [chance.choice(tree)]])
-        for victim in victims:
-            with suppress(psutil.NoSuchProcess):
-                victim.kill()
-        if parent not in victims:
-            # It may go on, or end in a sentence; either is right.
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(chance.uniform(0, 10))
+    def _command(self) -> tuple[Warehoused, str, list[str]]:
+        """What is run next: landing alone, landing without end, or landing and ingest of the hours so far."""
+        warehouse = self.open if self.chance.random() < 0.35 else self.closing
+        what = self.chance.choice(["land", "live landing"] + ["run"] * 4 * (warehouse is self.closing))
+        if what == "run":
+            end = self.chance.randint(1, max(self.feed.hour, 1))
+            return warehouse, what, warehouse.run(self.chance.choice([0, end - 1]), end)
+        return warehouse, what, warehouse.land(*(["--live", "--every", "0.5s"] if what == "live landing" else []))
 
-    def left(self) -> Iterator[str]:
-        """Processes that it has started and that are there half a minute later."""
-        until = time.monotonic() + 30
-        while (alive := list(self._descendants())) and time.monotonic() < until:
-            time.sleep(0.5)
-        for process in alive:
-            with suppress(psutil.NoSuchProcess):
-                yield " ".join(process.cmdline())[:200]
-                process.kill()
+    # ---------------------------------------------------------------- the end
 
-    def _descendants(self) -> Iterator[psutil.Process]:
-        for process in psutil.process_iter():
-            with suppress(psutil.Error):
-                if process.environ().get("TIDEGATE_ATTACK") == self._mark and process.status() != psutil.STATUS_ZOMBIE:
-                    yield process
+    def finish(self, topics: Topics) -> None:
+        """Run all hours without a kill, in all ways, and compare."""
+        self.broker.start()
+        self.feed.finish()
+        day, single = replace(self.open, name="day"), self.closing
+        self._complete(single.run(0, _RUN_HOURS))
+        self._complete(self.open.land())
+        self._hourly(self.open)
+        self._complete(day.run(0, _RUN_HOURS))
+        before = single.ingested()
+        self._judge(topics.read("orders", patience_s=_ENDS_S), [single, self.open, day])
+        self._same("landed in pieces or at once", self.open.ingested(), day.ingested())
 
+        topics.delete("orders")
+        again = [single, single.copied("copied-by-hour"), single.copied("copied-by-day")]
+        self._complete(single.run(0, _RUN_HOURS))
+        self._hourly(again[1])
+        self._complete(again[2].run(0, _RUN_HOURS))
+        for one in again:
+            self._same(f"{one.name} without the topic", one.ingested(), before)
+        self._complete(self.open.run(0, _RUN_HOURS))
+        self._same("open without the topic", self.open.ingested(), day.ingested())
 
-def _finish(mine: Landing) -> list[str]:
-    """Run all hours without a kill, and those into which late records were raised."""
-    command = [sys.executable, "-m", "tidegate.cli", *_run(mine, HOURS + 2)]
-    env = {**os.environ, "PYSPARK_PYTHON": sys.executable}
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=env, timeout=_ENDS_S)
-    return [] if done.returncode == 0 else [f"the last run ended with {done.returncode}:\n{done.stderr[-3000:]}"]
+    def _hourly(self, one: Warehoused) -> None:
+        for hour in range(_RUN_HOURS):
+            self._complete(one.run(hour, hour + 1))
 
+    def _complete(self, command: list[str]) -> None:
+        """Run a command to its end."""
+        with Running(command, self.closing.folder / "command.log") as running:
+            until = time.monotonic() + _ENDS_S
+            while running.alive() and time.monotonic() < until:
+                time.sleep(0.1)
+            if running.alive() or running.crashed() or "tidegate: error" in running.said():
+                self.add([f"{' '.join(command[3:])} did not end well:\n{running.said()}"])
 
-def _compare(mine: Landing, topics: Topics) -> list[str]:
-    """What is wrong with the tables, given what a plain reader sees in the topic."""
-    sent = topics.read("orders")
-    places = [(row["generation"], row["partition"], row["position"], row["value"]) for row in mine.landed()]
-    expected = [(0, record.partition, record.offset, record.value) for record in sent]
-    faults = differences("landed", places, expected)
-    values = {(record.partition, record.offset): record.value or b"" for record in sent}
-    good = {place: json.loads(value)["id"] for place, value in values.items() if value.endswith(b"}")}
-    poison = sorted(str(offset) for place, _ in values.items() if place not in good for offset in place[1:])
-    faults += differences("events", mine.events(), sorted(good.values()))
-    return faults + differences("quarantine", [str(row["position"]) for row in mine.quarantine()], poison)
+    def _judge(self, sent: list[Record], warehouses: list[Warehoused]) -> None:
+        """What is wrong with tables, given what a plain reader sees in the topic."""
+        values = {(f"orders/{one.partition}", one.offset): one.value or b"" for one in sent}
+        good = [json.loads(value)["id"] for value in values.values() if value.endswith(b"}")]
+        self.add(differences("the topic, by what was committed", good, self.feed.committed))
+        poison = [place for place, value in values.items() if not value.endswith(b"}")]
+        expected = [(0, one.partition, one.offset, one.value) for one in sent]
+        for one in warehouses:
+            places = [(row["generation"], row["partition"], row["position"], row["value"]) for row in one.landed()]
+            rows = one.ingested()
+            refused = rows["quarantine"]
+            pairs = zip(refused.column("source").to_pylist(), refused.column("position").to_pylist(), strict=True)
+            self.add(differences(f"{one.name}: landed", places, expected))
+            self.add(differences(f"{one.name}: events", rows["events_orders"]["event_id"].to_pylist(), good))
+            self.add(differences(f"{one.name}: quarantine", pairs, poison))
+            counts = ", ".join(f"{table.num_rows} {name}" for name, table in rows.items())
+            hours = Counter(rows["events_orders"]["interval"].to_pylist())
+            self.say(f"{one.name}: {len(places)} landed, {counts}; {dict(sorted(hours.items()))}")
+
+    def _same(self, what: str, seen: Rows, expected: Rows) -> None:
+        for table, rows in seen.items():
+            if not rows.equals(expected[table]):
+                unlike = differences(f"{what}: {table}", rows.to_pylist(), expected[table].to_pylist())
+                self.add(unlike or [f"{what}: {table} is in another order"])
 
 
 def differences(what: str, seen: Iterable[object], expected: Iterable[object]) -> list[str]:

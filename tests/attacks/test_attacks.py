@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import itertools
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.attacks import declarations, faults, full_disk, histories, kills, landings, records, store_faults
+from tests.attacks.transactions import transactions
 from tests.live_files import a_pipeline
 
 from tidegate.declarations.tables import common_schema
@@ -68,6 +70,14 @@ def test_a_record_that_was_lost_or_came_twice_is_found() -> None:
     assert landings.differences("events", ["a", "b"], ["b", "a"]) == []
     assert "1 missing, such as 'b'" in landings.differences("events", ["a"], ["a", "b"])[0]
     assert "1 too many, such as 'a'" in landings.differences("events", ["a", "a"], ["a"])[0]
+
+
+def test_a_third_of_the_transactions_is_to_be_aborted() -> None:
+    plan = transactions(1000, random.Random(0))
+    assert [one.end for one in plan[:-1]] == [one.first for one in plan[1:]]
+    sizes = {fate: [one.end - one.first for one in plan if one.commit is fate] for fate in (True, False)}
+    assert (sum(sizes[True]), sum(sizes[False])) == (1000, 500) and len(sizes[True]) == 2 * len(sizes[False])
+    assert [one.hour for one in plan] == sorted(one.hour for one in plan)
 
 
 def test_killed_writers_readers_and_upkeep_leave_whole_runs_in_a_store(tmp_path: Path) -> None:

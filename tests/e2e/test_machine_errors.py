@@ -12,6 +12,8 @@ import pytest
 
 from tidegate.cli.init import init
 from tidegate.declarations.errors import UserError
+from tidegate.declarations.models import Stream
+from tidegate.landing.failures import sentence_of
 from tidegate.stages.machine_errors import of_the_machine
 from tidegate.stages.publish import _failure
 
@@ -101,6 +103,27 @@ def test_a_disk_that_is_full_where_a_task_runs_is_one_sentence() -> None:
     said = of_the_machine(RuntimeError(text))
     assert said is not None and said.startswith("a task: /warehouse/x: No space left on device; nothing of this run")
     assert of_the_machine(RuntimeError("Traceback (most recent call last):\nValueError: MemoryError")) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<_MultiThreadedRendezvous of RPC that terminated with:\n\tstatus = StatusCode.UNAVAILABLE\n\tdetails = "down"',
+        "<_MultiThreadedRendezvous of RPC that terminated with:\n\tstatus = StatusCode.CANCELLED\n\tdetails = "
+        '"Stream removed (RST_STREAM (Received RST_STREAM with error code 8))"',
+        "[RETRIES_EXCEEDED] The maximum number of retries has been exceeded.",
+        "(org.apache.spark.SparkSQLException) [INVALID_HANDLE.SESSION_NOT_FOUND] The handle a is invalid.",
+        "(org.apache.spark.SparkSQLException) [INVALID_HANDLE.SESSION_CHANGED] The handle a is invalid.",
+    ],
+)
+def test_a_connect_server_that_is_gone_is_the_machines_fault_while_a_stream_lands_too(text: str) -> None:
+    from pyspark.errors.exceptions.connect import SparkConnectGrpcException
+
+    error = SparkConnectGrpcException(text)
+    said = of_the_machine(error)
+    assert said is not None and said.startswith("the Spark Connect server has ended, or is out of reach; nothing")
+    # It is no fault of the stream's.
+    assert sentence_of(error, Stream.model_construct(name="orders", source=None)) is None
 
 
 def test_a_disk_that_is_full_where_the_jvm_works_is_one_sentence() -> None:

@@ -97,7 +97,7 @@ class Topics:
         producer.flush(WAIT_S)
         return producer
 
-    def read(self, name: str, *, isolation: str = "read_committed") -> list[Record]:
+    def read(self, name: str, *, isolation: str = "read_committed", patience_s: float = WAIT_S) -> list[Record]:
         """All records of a topic that a reader of this isolation sees, by partition and offset."""
         consumer = Consumer(
             {
@@ -112,7 +112,7 @@ class Topics:
             partitions = sorted(consumer.list_topics(name, timeout=WAIT_S).topics[name].partitions)
             consumer.assign([TopicPartition(name, partition, OFFSET_BEGINNING) for partition in partitions])
             unread, records = set(partitions), []
-            until = time.monotonic() + WAIT_S
+            until = time.monotonic() + patience_s
             while unread:
                 assert time.monotonic() < until, f"partitions {sorted(unread)} of {name} do not end"
                 message = consumer.poll(1)

@@ -12,6 +12,7 @@ import json
 import random
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -255,6 +256,21 @@ def test_of_two_who_land_the_one_without_the_lease_stops(tmp_path: Path) -> None
         world.table.land(files, world.epoch, world.plan.number, 0)
     other.refresh()
     assert other.files() == []
+
+
+def test_a_query_whose_client_has_died_keeps_no_lease(tmp_path: Path) -> None:
+    """It goes on landing on a Spark Connect server; on another machine nobody knows that its client is gone."""
+    world = World(tmp_path, random.Random(0))
+    world.table.renew_lease(world.epoch, 0.2)
+    assert world.table.land(world._task(0, [Record("a", START_US)]), world.epoch, world.plan.number, 0)
+    other = LandedTable(tmp_path / landed_name(STREAM))
+    time.sleep(0.3)
+    epoch = other.take_lease()
+    assert epoch == world.epoch + 1
+    files = world._task(0, [Record("b", START_US)])
+    with pytest.raises(Exception, match="another process lands this stream now"):
+        world.table.land(files, world.epoch, world.plan.number, 1)
+    assert other.land(files, epoch, world.plan.number, 1)
 
 
 def test_the_lease_of_a_process_that_was_killed_is_taken_at_once(tmp_path: Path) -> None:

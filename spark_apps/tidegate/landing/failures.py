@@ -9,6 +9,9 @@ from tidegate.landing.kafka import wrong_password
 
 _SECRET = re.compile(r"(?i)((?:password|secret|token|jaas\.config)\S*\s*[=:]\s*)\S+")
 
+# Of a Spark Connect server that has died, which is the machine's fault: the stage is tried once more.
+_SERVER_LOST = ("INVALID_HANDLE.", "RETRIES_EXCEEDED")
+
 
 def sentence_of(error: BaseException, stream: Stream) -> str | None:
     """A sentence if the source, or who lands, is to blame; None for any other error."""
@@ -48,6 +51,8 @@ def sentence_of(error: BaseException, stream: Stream) -> str | None:
                 "with spark.jars), see docs/how-to/kafka.md"
             )
     condition = re.search(r"\[([A-Z_.]+)\] ([^\n]*)", text)
+    if condition and condition[1].startswith(_SERVER_LOST):
+        return None
     if condition and type(error).__module__.startswith("pyspark"):
         what, _, traceback = text[condition.start(2) :].partition("Traceback (most recent call last):")
         # Of an error in Python the last line of its traceback says what it is; Java's frames come behind it.

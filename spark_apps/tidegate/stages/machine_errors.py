@@ -31,9 +31,10 @@ _TASK_OUT_OF_MEMORY = re.compile(r"^(?:pyarrow\.lib\.ArrowMemoryError|(?:numpy\.
 # As the JVM says it, who may have met it where it shuffles, too.
 _TOLD = {os.strerror(number): number for number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)}
 _JVM_FAULT = re.compile(rf"java\.(?:io|nio)\.[\w.]+Exception: (?:[^\n:]*: )?({'|'.join(map(re.escape, _TOLD))})")
-# What a client meets whose server has died: nobody there, or another one that does not know its session.
+# What a client meets whose server has died, or was stopped while it answered: nobody there, an answer that breaks off,
+# or another one that does not know its session.
 _SERVER_LOST = re.compile(
-    r"StatusCode\.UNAVAILABLE|RETRIES_EXCEEDED"
+    r"StatusCode\.UNAVAILABLE|RETRIES_EXCEEDED|StatusCode\.CANCELLED\s+details = \"Stream removed"
     r"|INVALID_HANDLE\.(?:SESSION_(?:NOT_FOUND|CHANGED|CLOSED)|OPERATION_(?:NOT_FOUND|ABANDONED))"
 )
 _TASK_FAULT = re.compile(r"^(?:\w+Error): \[Errno (\d+)\] ([^:\n]+)(?:: '([^'\n]+)')?", re.MULTILINE)

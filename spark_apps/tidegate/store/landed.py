@@ -278,6 +278,8 @@ class LandedTable:
     def land(self, files: Sequence[LandedFile], epoch: int, checkpoint: int, spark_batch: int) -> bool:
         """Land a batch under a checkpoint; False if it had landed already.
 
+        The lease is not renewed: on a Spark Connect server a query may go on landing whose client has died.
+
         Raises:
             LeaseLostError: somebody else lands the stream now; nothing of this has landed.
         """
@@ -290,7 +292,7 @@ class LandedTable:
                 raise LeaseLostError(f"{self.folder.name}: this stream has begun another checkpoint")
             if state.spark_batch >= spark_batch:
                 return False
-            if self.commit(files, {f"batches-{checkpoint}": spark_batch, _UNTIL: _until_ms(LEASE_S)}):
+            if self.commit(files, {f"batches-{checkpoint}": spark_batch}):
                 self.refresh()
                 return True
 
