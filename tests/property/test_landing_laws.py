@@ -132,7 +132,6 @@ class World:
             for r in some
         ]
         rows = {
-            "source": ["orders"] * len(some),
             "partition": pa.array([partition] * len(some), pa.int32()),
             "position": [first + i for i in range(len(some))],
             "key": pa.nulls(len(some), pa.binary()),

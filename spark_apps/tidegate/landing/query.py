@@ -337,15 +337,10 @@ class LandingQuery:
 
         frame = self._source_frame({"startingOffsets": offsets} if offsets is not None else {})
         if isinstance(self.stream.source, KafkaSource):
-            return frame.select(
-                f.col("topic").alias("source"),
-                f.col("partition"),
-                f.col("offset").alias("position"),
-                "key",
-                "value",
-                "headers",
-                "timestamp",
-            )
+            # A list for each record: after each one Spark asks how large its batch is by now, which walks over all
+            # that lack one.
+            headers = f.coalesce("headers", f.array().cast(frame.schema["headers"].dataType)).alias("headers")
+            return frame.select("partition", f.col("offset").alias("position"), "key", "value", headers, "timestamp")
         column = _file_column(frame)
         return frame if column is None else frame.select("*", column.alias(SOURCE_FILE))
 
