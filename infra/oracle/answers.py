@@ -138,11 +138,9 @@ def aggregate_sql(query: Query, folder: Path) -> str:
     totals, slots = [], []
     for a in query.aggregates:
         argument = "*" if a.expression is None else f"{quoted(a.alias or '')}.{a.slot}_value"
-        totals.append(f"{a.function}({argument}) AS {a.slot}_held")
-        held = f"{a.slot}_held"
-        if a.function == "count":
-            slots.append(f"CAST(coalesce({held}, 0) AS DOUBLE) * (1.0 / nullif(coverage, 0)) AS {a.slot}")
-        elif a.function == "sum":
+        totals.append(f"{a.called.duckdb(argument)} AS {a.slot}_held")
+        held = f"coalesce({a.slot}_held, {a.called.of_nothing})"
+        if a.called.scaled:
             scaled = f"CAST({held} AS DOUBLE) * (1.0 / nullif(coverage, 0))"
             if is_decimal(a.type):  # to the digit where all is held
                 kind = duck_type(a.type)

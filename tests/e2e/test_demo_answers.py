@@ -154,7 +154,7 @@ def _whole(query: Query, output: Output) -> str:
     for group in query.group_by:
         text = re.sub(rf"`?\b{group.slot}\b`?", group.column, text)
     for aggregate in query.aggregates:
-        text = re.sub(rf"`?\b{aggregate.slot}\b`?", f"{aggregate.function}({aggregate.expression or '*'})", text)
+        text = re.sub(rf"`?\b{aggregate.slot}\b`?", aggregate.called.duckdb(aggregate.expression or "*"), text)
     return f"{text} AS {output.name}"
 
 

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from tidegate.aggregates.accumulators import Partial
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Pipeline, Query, to_us
 from tidegate.declarations.tables import schema
@@ -19,6 +20,7 @@ from tidegate.operators import join_aggregate, top_k
 from tidegate.operators.schedule import Schedule
 from tidegate.queries.questions import Answering, Question, aggregate_spec, top_k_spec
 from tidegate.queries.scan import EventFiles
+from tidegate.values.types import arrow_type
 
 CASES: list[dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "answers" / "cases.yml").read_text())
 MIDNIGHT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -174,7 +176,7 @@ def pure_aggregate(case, pipeline: Pipeline, query: Query, schedule: Schedule) -
         for a in query.aggregates:
             if a.alias is not None:
                 value = row[a.expression.strip("`")] if a.alias == alias else None
-                values[a.slot] = (value is not None or None) if a.function == "count" else value
+                values[a.slot] = value if a.called.valued else (value is not None or None)
         rows.append(values)
     state = join_aggregate.start(spec, schedule)
     state, one = join_aggregate.step(state, pa.Table.from_pylist(rows, schema=spec.input_schema))
@@ -188,7 +190,7 @@ def pure_aggregate(case, pipeline: Pipeline, query: Query, schedule: Schedule) -
     for partial in partials:
         index = partial["window_index"]
         slots = {g.slot: partial.get(g.slot) for g in query.group_by}
-        slots |= {a.slot: valued(a, partial, held[index]) for a in query.aggregates}
+        slots |= {a.slot: valued(a, spec.output_schema, partial, held[index]) for a in query.aggregates}
         if query.having is not None:
             assert query.having.startswith("a0 >= "), "the cases know this form alone"
             if slots["a0"] < float(query.having.removeprefix("a0 >= ")):
@@ -198,17 +200,11 @@ def pure_aggregate(case, pipeline: Pipeline, query: Query, schedule: Schedule) -
     return found
 
 
-def valued(aggregate, partial: dict[str, Any], held: float) -> float | None:
-    count = partial.get(f"{aggregate.slot}_count") or 0
-    if aggregate.function == "count":
-        return count / held
-    if count == 0:
-        return None
-    if aggregate.function == "sum":
-        return partial[f"{aggregate.slot}_sum"] / held
-    if aggregate.function == "avg":
-        return partial[f"{aggregate.slot}_sum"] / count
-    return partial[f"{aggregate.slot}_{aggregate.function}"]
+def valued(aggregate, schema_of_partials: pa.Schema, partial: dict[str, Any], held: float) -> Any:
+    """The aggregate's own last step, on a row by itself."""
+    rows = pa.Table.from_pylist([partial], schema=schema_of_partials)
+    found = aggregate.called.finish(Partial(aggregate.slot, rows, pa.array([held]), arrow_type(aggregate.type)))
+    return found[0].as_py()
 
 
 def shown(expression: str, row: dict[str, Any]) -> Any:

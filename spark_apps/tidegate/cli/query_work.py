@@ -99,10 +99,10 @@ def _bytes(pipeline: Pipeline, query: Query, side: int) -> float:
 def _cost(query: Query) -> str:
     if query.kind == "top_k":
         return "one comparison per tuple; windows are answered from the candidates of their panes, many at once"
-    extremes = any(a.function in ("min", "max") for a in query.aggregates)
+    extremes = dict.fromkeys(a.function.upper() for a in query.aggregates if a.called.extreme is not None)
     cost = "a tuple updates its key's running totals twice, on arrival and on expiry, however wide the window is"
     if extremes:
-        cost += "; MIN and MAX: times the logarithm of the windows answered at once"
+        cost += f"; {' and '.join(extremes)}: times the logarithm of the windows answered at once"
     slots = {
         frozenset(j.slot for j in query.join_classes if w.alias in {a for a, _ in j.columns}) for w in query.windows
     }

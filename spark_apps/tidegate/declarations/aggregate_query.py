@@ -6,14 +6,13 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from tidegate.declarations import decimals
+from tidegate.aggregates import AggregateFunction, CallError, is_call, read_call
 from tidegate.declarations.answer_names import AnswerNames, given_name
 from tidegate.declarations.expression_types import Typer, render, stored_column, typed_sql
-from tidegate.declarations.functions import AGGREGATES
 from tidegate.declarations.models import Aggregate, GroupColumn, Output
 from tidegate.declarations.positions import Report
 from tidegate.declarations.scope import Scope, ScopedColumn, Unresolved, offset_of
-from tidegate.values.types import ColumnType, digits_of, is_number
+from tidegate.values.types import ColumnType
 
 
 @dataclass
@@ -110,30 +109,23 @@ class AggregateQuery:
             found = self.scope.find(node)
             slot = None if isinstance(found, Unresolved) else self._group_of(found)
             return exp.column(slot) if slot else None
-        aggregate = self._aggregate(node) if type(node) in AGGREGATES else None
+        aggregate = self._aggregate(node) if is_call(node) else None
         return exp.column(aggregate.slot) if aggregate else None
 
     def _aggregate(self, node: exp.Expression) -> Aggregate | None:
         """The slot of an aggregate: a new one, unless the same aggregate has one already."""
-        function = AGGREGATES.get(type(node))
-        argument = node.this
-        if function is None or node.args.get("expressions"):
-            message = f"aggregate '{node.sql('spark', comments=False)[:60]}' is not supported"
-            self.report.add(offset_of(node), message, "COUNT(*), COUNT(x), SUM(x), AVG(x), MIN(x) or MAX(x)")
+        try:
+            call = read_call(node)
+        except CallError as error:
+            self.report.add(offset_of(node), error.message, error.expected)
             return None
-        if isinstance(argument, (exp.Distinct, exp.Order)):
-            what = "DISTINCT" if isinstance(argument, exp.Distinct) else "ORDER BY"
-            self.report.add(offset_of(node), f"{what} in an aggregate is not supported", "the aggregate of all values")
-            return None
-        whole = isinstance(argument, exp.Star) or (isinstance(argument, exp.Literal) and not argument.is_string)
-        if function == "count" and whole:
-            return self._take(function, None, None, "double")
-        if argument is None or isinstance(argument, exp.Star):
-            self.report.add(offset_of(node), f"{function.upper()} needs a value", f"{function.upper()}(column)")
-            return None
-        return self._argument(node, function, argument)
+        if call.argument is None:
+            return self._take(call.function, None, None, call.function.result(None))
+        return self._argument(node, call.function, call.argument)
 
-    def _argument(self, node: exp.Expression, function: str, argument: exp.Expression) -> Aggregate | None:
+    def _argument(
+        self, node: exp.Expression, function: AggregateFunction, argument: exp.Expression
+    ) -> Aggregate | None:
         kind = Typer(self.report, self._column_leaf).value_type(argument)
         if kind is None:
             return None
@@ -147,11 +139,12 @@ class AggregateQuery:
                 message = f"the aggregate is over {' and '.join(aliases)} at once, but joined pairs are not stored"
             self.report.add(offset_of(node), message, "an expression over the columns of one alias")
             return None
-        if function in ("sum", "avg") and not is_number(kind):
-            self.report.add(offset_of(node), f"{function.upper()} of {kind} is not defined", "a number")
+        refusal = function.refusal(kind)
+        if refusal:
+            self.report.add(offset_of(node), *refusal)
             return None
         sql = typed_sql(render(argument, self._bare), kind, argument)
-        return self._take(function, aliases[0], sql, _result_type(function, kind), _added_type(kind))
+        return self._take(function, aliases[0], sql, function.result(kind), function.measured(kind))
 
     def _column_leaf(self, node: exp.Expression) -> ColumnType | None:
         if isinstance(node, exp.Column):
@@ -165,19 +158,23 @@ class AggregateQuery:
         return stored_column(found) if isinstance(found, ScopedColumn) else None
 
     def _take(
-        self, function: str, alias: str | None, expression: str | None, kind: ColumnType, added: ColumnType = "double"
+        self,
+        function: AggregateFunction,
+        alias: str | None,
+        expression: str | None,
+        kind: ColumnType,
+        measured: ColumnType | None = None,
     ) -> Aggregate:
         for known in self.aggregates:
-            if (known.function, known.alias, known.expression) == (function, alias, expression):
+            if (known.function, known.alias, known.expression) == (function.name, alias, expression):
                 return known
-        slot = f"a{len(self.aggregates)}"
         new = Aggregate(
-            slot=slot,
-            function=function,  # type: ignore[arg-type]
+            slot=f"a{len(self.aggregates)}",
+            function=function.name,
             alias=alias,
             expression=expression,
             type=kind,
-            added_type=added if function in ("sum", "avg") else "double",
+            measured_type=measured if measured != kind else None,
         )
         self.aggregates.append(new)
         return new
@@ -186,7 +183,7 @@ class AggregateQuery:
         """HAVING with the answer's names replaced by what they stand for; columns that are grouped come first."""
 
         def step(node: exp.Expression) -> exp.Expression:
-            if isinstance(node, exp.AggFunc):
+            if is_call(node):
                 # A new object ends the descent: inside an aggregate a name is a column.
                 return node.copy()
             if isinstance(node, exp.Column) and not node.table and node.name.lower() in answers:
@@ -196,18 +193,3 @@ class AggregateQuery:
             return node
 
         return condition.copy().transform(step)
-
-
-def _result_type(function: str, kind: ColumnType) -> ColumnType:
-    """The type of an aggregate of values of a type."""
-    if function in ("min", "max"):
-        return kind
-    digits = digits_of(kind)
-    if digits is None or function == "count":
-        return "double"
-    return decimals.as_type(decimals.sum_digits(digits) if function == "sum" else decimals.average_digits(digits))
-
-
-def _added_type(kind: ColumnType) -> ColumnType:
-    """As what the values are added up: decimals as they are, all others as doubles."""
-    return kind if digits_of(kind) else "double"

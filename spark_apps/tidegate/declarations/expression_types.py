@@ -15,6 +15,7 @@ from typing import Literal
 from sqlglot import exp, tokenize
 from sqlglot.tokens import TokenType
 
+from tidegate.aggregates import is_call
 from tidegate.declarations import decimals
 from tidegate.declarations.functions import FUNCTIONS, UNSTEADY, function_names
 from tidegate.declarations.names import ID_COLUMN, is_reserved
@@ -109,8 +110,10 @@ class Typer:
         if argument and not node.args.get(argument):
             self._mistake(node, f"{_name(node)} has too few arguments", written)
             return None
+        if is_call(node):
+            return self.leaf(node)
         match node:
-            case exp.Column() | exp.AggFunc():
+            case exp.Column():
                 return self.leaf(node)
             case exp.Paren():
                 return self.type_of(node.this)
@@ -438,7 +441,7 @@ def render(node: exp.Expression, replace: Callable[[exp.Expression], exp.Express
     """Spark SQL of a checked expression; ``replace`` gives what stands for a column or an aggregate, None: itself."""
 
     def step(part: exp.Expression) -> exp.Expression:
-        if isinstance(part, (exp.Column, exp.AggFunc)):
+        if isinstance(part, exp.Column) or is_call(part):
             return replace(part) or part
         if isinstance(part, exp.Literal) and not part.is_string and not part.this.isdigit():
             # Without an exponent it is a DECIMAL to Spark; here it is one only beside another.

@@ -13,11 +13,11 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from tidegate.aggregates import AGGREGATES, AggregateFunction
 from tidegate.values.types import ColumnType, is_number
 
 QueryKind = Literal["aggregate", "join_aggregate", "top_k"]
 OnMiss = Literal["warn", "fail", "omit", "correct"]
-AggregateFunction = Literal["count", "sum", "avg", "min", "max"]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 STORES = ("s3", "gs", "abfs", "abfss")
@@ -216,16 +216,26 @@ class Aggregate(Model):
     """One aggregate that a query needs, in a slot ``a0``, ``a1`` …
 
     ``alias`` and ``expression`` are None for COUNT(*); otherwise ``expression`` is Spark SQL over the bare column
-    names of that one alias. ``type`` is the result type (avg and sum of doubles: double; count: integer; …).
-    ``added_type``: the type of the values that SUM and AVG add up.
+    names of that one alias. ``function`` names an aggregate of ``tidegate.aggregates``, ``type`` is its result's type,
+    ``measured_type`` that of the values as the operator is given them, None: the same.
     """
 
     slot: str
-    function: AggregateFunction
+    function: str
     alias: str | None
     expression: str | None
     type: ColumnType
-    added_type: ColumnType = "double"
+    measured_type: ColumnType | None = None
+
+    @property
+    def called(self) -> AggregateFunction:
+        """What the aggregate is."""
+        return AGGREGATES[self.function]
+
+    @property
+    def measured(self) -> ColumnType:
+        """The type of the values as the operator is given them."""
+        return self.measured_type or self.type
 
 
 class GroupColumn(Model):

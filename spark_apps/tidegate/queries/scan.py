@@ -22,13 +22,13 @@ from tidegate.operators.arrivals import int64s
 from tidegate.operators.duplicates import hashes
 from tidegate.operators.expressions import columns_of, evaluate, pushed_down, truth
 from tidegate.operators.join_aggregate.codebook import as_ordered_integers
-from tidegate.operators.limbs import is_decimal, limbs
 from tidegate.operators.schedule import NEVER_US
 from tidegate.queries.sieves import Sieve
 from tidegate.store import parquet
 from tidegate.store.cut import read_file
 from tidegate.store.intervals import interval_holding
 from tidegate.store.places import located
+from tidegate.values.limbs import is_decimal, limbs
 from tidegate.values.types import TIMESTAMP
 
 if TYPE_CHECKING:

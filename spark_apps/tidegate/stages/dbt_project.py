@@ -385,8 +385,8 @@ def _output_text(query: Query, expression: str) -> str:
     for aggregate in query.aggregates:
         if expression.strip("`") == aggregate.slot:
             of = "*" if aggregate.expression is None else aggregate.expression
-            scaled = " Scaled by 1/coverage." if aggregate.function in ("count", "sum") else ""
-            return f"`{aggregate.function}({of})` over the window.{scaled}"
+            scaled = " Scaled by 1/coverage." if aggregate.called.scaled else ""
+            return f"`{aggregate.called.called(of)}` over the window.{scaled}"
     return "Computed from the query's aggregates and groups."
 
 

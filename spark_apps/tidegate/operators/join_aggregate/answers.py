@@ -8,10 +8,10 @@ from itertools import combinations
 import numpy as np
 import pyarrow as pa
 
+from tidegate.aggregates.exact import totals
 from tidegate.operators.codes import NULL, decode
 from tidegate.operators.join_aggregate.codebook import from_ordered_integers, orders_as_integers
 from tidegate.operators.join_aggregate.combining import as_lists
-from tidegate.operators.join_aggregate.exact import totals
 from tidegate.operators.join_aggregate.histories import NULLS, Histories
 from tidegate.operators.join_aggregate.joins import joined, product
 from tidegate.operators.join_aggregate.spec import PARTS, Spec
@@ -25,7 +25,7 @@ def joined_all(spec: Spec, families: Sequence[Sequence[Histories]]) -> Histories
     A class that no other relation has is summed away with each join. Of the relations that share a class those are
     joined that leave the fewest keys, so that chains and stars need no more than the totals per key.
     """
-    functions = {measure.slot: measure.function for measure in spec.aggregates}
+    kinds = {m.slot: m.extreme for m in spec.aggregates if m.extreme is not None}
     relations: list[Histories] = []
 
     def kept(names: Iterable[str], others: Iterable[Iterable[str]]) -> list[str]:
@@ -34,7 +34,7 @@ def joined_all(spec: Spec, families: Sequence[Sequence[Histories]]) -> Histories
 
     for place, family in enumerate(families):
         others = [other[0].keys for i, other in enumerate(families) if i != place]
-        relations.append(product(family, kept(family[0].keys, others), functions))
+        relations.append(product(family, kept(family[0].keys, others), kinds))
     while len(relations) > 1:
         choices = []
         for (i, left), (k, right) in combinations(enumerate(relations), 2):
@@ -43,7 +43,7 @@ def joined_all(spec: Spec, families: Sequence[Sequence[Histories]]) -> Histories
             on = [name for name in right.keys if name in left.keys]
             choices.append(((not on, len(keep), len(left) + len(right), i, k), (left, right, on, keep), rest))
         _, chosen, rest = min(choices, key=lambda choice: choice[0])
-        relations = [joined(*chosen, functions), *rest]
+        relations = [joined(*chosen, kinds), *rest]
     return relations[0]
 
 
@@ -72,18 +72,19 @@ def answer_rows(
         if measure.alias is None:
             columns[f"{slot}_count"] = columns["pairs"]
             continue
-        parts = {part: column[used] for (name, part), column in histories.parts.items() if name == slot}
-        counts = histories.pairs[used] - parts.pop(NULLS, 0)
+        nulls = histories.parts.get((slot, NULLS))
+        counts = histories.pairs[used] if nulls is None else histories.pairs[used] - nulls[used]
         columns[f"{slot}_count"] = pa.array(counts[place_of])
         none = (counts == 0)[place_of]
-        if measure.function in ("sum", "avg"):
+        for name, _ in measure.sums:
+            parts = {part: column[used] for (key, part), column in histories.parts.items() if key == name}
             if spec.in_parts:
-                columns[f"{slot}_sum"] = as_lists(parts, len(used), PARTS).take(pa.array(place_of))
+                columns[name] = as_lists(parts, len(used), PARTS).take(pa.array(place_of))
                 continue
             sums = totals(parts, len(used), spec.sum_type(slot), counts == 0)
-            columns[f"{slot}_sum"] = sums.take(pa.array(place_of))
-        elif measure.function in ("min", "max"):
-            name = f"{slot}_{measure.function}"
+            columns[name] = sums.take(pa.array(place_of))
+        if measure.extreme is not None:
+            name = f"{slot}_{measure.extreme.name}"
             values = histories.extremes[slot][row]
             if orders_as_integers(kind.field(name).type):
                 columns[name] = from_ordered_integers(np.where(none, 0, values), kind.field(name).type, none)

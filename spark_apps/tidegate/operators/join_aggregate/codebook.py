@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from tidegate.operators.arrivals import int64s
 from tidegate.operators.codes import NULL
 from tidegate.operators.duplicates import Hashes, hashes
-from tidegate.operators.limbs import SMALL_PRECISION, from_small, is_decimal, small
 from tidegate.operators.schedule import Int64s
+from tidegate.values.limbs import SMALL_PRECISION, from_small, is_decimal, small
 
 # A table of so many places for each value takes less time than a hash table.
 SPREAD = 4

@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.aggregates.accumulators import Extreme
+from tidegate.aggregates.exact import INFINITY, MINUS_INFINITY, NAN, PART_BITS, Part, totals
 from tidegate.operators.arrivals import int64s
 from tidegate.operators.join_aggregate.codebook import as_ordered_integers, from_ordered_integers, orders_as_integers
-from tidegate.operators.join_aggregate.exact import INFINITY, MINUS_INFINITY, NAN, PART_BITS, Part, totals
-from tidegate.operators.join_aggregate.spec import Measure, Spec
+from tidegate.operators.join_aggregate.spec import Spec
 from tidegate.operators.schedule import Int64s
 
 # Beyond the exponents of all doubles: what a part that is no power of two is called in a column of integers.
@@ -65,13 +66,12 @@ def combined(spec: Spec, partials: pa.Table) -> pa.Table:
         counts = np.zeros(len(grouped), dtype=np.int64)
         np.add.at(counts, group, int64s(partials.column(name)))
         columns[name] = pa.array(counts)
-        if measure.function in ("sum", "avg"):
-            name = f"{measure.slot}_sum"
+        for name, _ in measure.sums:
             parts = _added(_one(partials.column(name)), group, len(grouped))
             columns[name] = totals(parts, len(grouped), spec.sum_type(measure.slot), counts == 0)
-        elif measure.function in ("min", "max"):
-            name = f"{measure.slot}_{measure.function}"
-            columns[name] = _extreme(measure, _one(partials.column(name)), group, counts == 0)
+        if measure.extreme is not None:
+            name = f"{measure.slot}_{measure.extreme.name}"
+            columns[name] = _extreme(measure.extreme, _one(partials.column(name)), group, counts == 0)
     table = pa.table([columns[f.name] for f in output], schema=output)
     return table.take(np.argsort(int64s(table.column("window_index")), kind="stable"))
 
@@ -98,14 +98,13 @@ def _added(lists: pa.Array, group: Int64s, groups: int) -> dict[Part, Int64s]:
     return parts
 
 
-def _extreme(measure: Measure, column: pa.Array, group: Int64s, none: np.ndarray) -> pa.Array:
+def _extreme(extreme: Extreme, column: pa.Array, group: Int64s, none: np.ndarray) -> pa.Array:
     if orders_as_integers(column.type):
         some = column.is_valid().to_numpy(zero_copy_only=False)
-        keys, pick = as_ordered_integers(column), np.minimum if measure.function == "min" else np.maximum
-        limits = np.iinfo(np.int64)
-        best = np.full(len(none), limits.max if measure.function == "min" else limits.min, dtype=np.int64)
-        pick.at(best, group[some], keys[some])
+        keys = as_ordered_integers(column)
+        best = np.full(len(none), extreme.absent, dtype=np.int64)
+        extreme.pick.at(best, group[some], keys[some])
         return from_ordered_integers(np.where(none, 0, best), column.type, none)
     table = pa.table({"group": group, "value": column}).group_by("group", use_threads=False)
-    found = table.aggregate([("value", measure.function)]).sort_by("group")
-    return _one(found.column(f"value_{measure.function}"))
+    found = table.aggregate([("value", extreme.name)]).sort_by("group")
+    return _one(found.column(f"value_{extreme.name}"))

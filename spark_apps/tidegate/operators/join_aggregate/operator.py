@@ -190,7 +190,7 @@ def answered_up_to(state: State, complete: int) -> tuple[State, pa.Table]:
     orders = {
         measure.slot: state.books[measure.slot].ranks()
         for measure in plan.spec.aggregates
-        if measure.function in ("min", "max") and measure.slot in state.books
+        if measure.extreme is not None and measure.slot in state.books
     }
     totals, answers = dict(state.totals), []
     for chain in np.unique(plan.chain_of[block]).tolist():

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import pyarrow as pa
 
-from tidegate.operators.limbs import WIDE, is_decimal
+from tidegate.aggregates import AGGREGATES, AggregateFunction
+from tidegate.aggregates.accumulators import Extreme, Total
+from tidegate.values.limbs import WIDE, is_decimal
 
 # Σ units · 2^exponent.
 PARTS = pa.list_(pa.struct([pa.field("exponent", pa.int32()), pa.field("units", pa.int64())]))
-Function = Literal["count", "sum", "avg", "min", "max"]
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,28 @@ class Measure:
     """One aggregate in a slot (``a0`` …) over a column of one alias; ``alias`` is None for COUNT(*)."""
 
     slot: str
-    function: Function
+    function: str
     alias: str | None = None
+
+    @property
+    def called(self) -> AggregateFunction:
+        """What the aggregate is."""
+        return AGGREGATES[self.function]
+
+    @property
+    def sums(self) -> tuple[tuple[str, Total], ...]:
+        """The sums that it needs, each with the name of its column among the partial answers."""
+        return tuple((f"{self.slot}_{total.name}", total) for total in self.called.sums)
+
+    @property
+    def extreme(self) -> Extreme | None:
+        """The extreme that it needs."""
+        return self.called.extreme
+
+    @property
+    def valued(self) -> bool:
+        """Whether it matters which values there are, and not only how many."""
+        return self.called.valued
 
 
 @dataclass(frozen=True)
@@ -93,11 +113,11 @@ class Spec:
         if sorted(slots) != sorted(self.columns.names):
             raise ValueError(f"Spec: columns must be {sorted(slots)}, not {sorted(self.columns.names)}")
         for measure in self.aggregates:
-            if measure.alias is None and measure.function != "count":
+            if measure.alias is None and measure.valued:
                 raise ValueError(f"Spec: {measure.function.upper()} of {measure.slot!r} has no alias")
             if measure.alias is not None and measure.alias not in aliases:
                 raise ValueError(f"Spec: {measure.slot!r} is of unknown alias {measure.alias!r}; known: {aliases}")
-            if measure.alias is not None and measure.function in ("sum", "avg"):
+            if measure.alias is not None and measure.sums:
                 kind = self.columns.field(measure.slot).type
                 if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or is_decimal(kind)):
                     raise ValueError(f"Spec: {measure.function.upper()} of {measure.slot!r} needs a number, not {kind}")
@@ -168,9 +188,9 @@ class Spec:
         fields.append(pa.field("pairs", pa.int64()))
         for measure in self.aggregates:
             fields.append(pa.field(f"{measure.slot}_count", pa.int64()))
-            if measure.function in ("sum", "avg"):
-                fields.append(pa.field(f"{measure.slot}_sum", PARTS if self.in_parts else self.sum_type(measure.slot)))
-            elif measure.function in ("min", "max"):
-                name = f"{measure.slot}_{measure.function}"
+            for name, _ in measure.sums:
+                fields.append(pa.field(name, PARTS if self.in_parts else self.sum_type(measure.slot)))
+            if measure.extreme is not None:
+                name = f"{measure.slot}_{measure.extreme.name}"
                 fields.append(pa.field(name, self.columns.field(measure.slot).type))
         return pa.schema(fields)

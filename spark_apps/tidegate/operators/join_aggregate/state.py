@@ -114,7 +114,7 @@ def start(spec: Spec, schedule: Schedule) -> State:
     all_slots = [side_slots(spec, side) for side in range(len(spec.sides))]
     coded = [slot for slots in all_slots for slot in slots]
     for measure in spec.aggregates:
-        if measure.function in ("min", "max") and not orders_as_integers(spec.columns.field(measure.slot).type):
+        if measure.extreme is not None and not orders_as_integers(spec.columns.field(measure.slot).type):
             coded.append(measure.slot)
     books = {slot: Codebook.empty(spec.columns.field(slot).type) for slot in coded}
     combinations = {slots: Combinations.empty(slots) for slots in all_slots}

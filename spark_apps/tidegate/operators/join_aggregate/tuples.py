@@ -21,8 +21,8 @@ from tidegate.operators.join_aggregate.codebook import (
 )
 from tidegate.operators.join_aggregate.combinations import Combinations
 from tidegate.operators.join_aggregate.spec import Measure, Spec
-from tidegate.operators.limbs import from_limbs, is_decimal, limbs
 from tidegate.operators.schedule import NEVER_US, Int64s
+from tidegate.values.limbs import from_limbs, is_decimal, limbs
 
 Column = npt.NDArray[Any]
 Books = dict[str, Codebook]
@@ -139,7 +139,7 @@ def encoded(
                 column = column.take(pa.array(rows)) if column.null_count else _taken(column, rows)
             if column.null_count:
                 nulls[measure.slot] = column.is_null().to_numpy(zero_copy_only=False)
-            if measure.function != "count":
+            if measure.valued:
                 books, values[measure.slot] = _measured(spec, measure, column, books)
         parts.append(Tuples(event_us, arrival_us, code, values, nulls))
     return books, combinations, parts
@@ -157,7 +157,7 @@ def _taken(column: pa.Array, rows: Int64s) -> pa.Array:
 
 def _measured(spec: Spec, measure: Measure, column: pa.Array, books: Books) -> tuple[Books, Column]:
     slot = measure.slot
-    if measure.function in ("sum", "avg"):
+    if measure.sums:
         numbers = column.cast(spec.added_type(slot))
         if is_decimal(numbers.type):
             return books, limbs(numbers)
@@ -174,9 +174,9 @@ def held_schema(spec: Spec, side: int) -> pa.Schema:
     fields += [spec.columns.field(slot) for slot in side_slots(spec, side)]
     for measure in spec.measures_of(spec.sides[side].alias):
         kind = spec.columns.field(measure.slot).type
-        if measure.function == "count":
+        if not measure.valued:
             kind = pa.bool_()
-        elif measure.function in ("sum", "avg"):
+        elif measure.sums:
             kind = spec.added_type(measure.slot)
         fields.append(pa.field(measure.slot, kind))
     return pa.schema(fields)
@@ -190,9 +190,9 @@ def decoded(spec: Spec, side: int, tuples: Tuples, books: Books, combinations: C
     for measure in spec.measures_of(spec.sides[side].alias):
         slot, kind = measure.slot, spec.columns.field(measure.slot).type
         null = tuples.nulls.get(slot, np.zeros(len(tuples), dtype=bool))
-        if measure.function == "count":
+        if not measure.valued:
             columns[slot] = pa.array(~null, mask=null)
-        elif measure.function in ("sum", "avg"):
+        elif measure.sums:
             values, kind = tuples.values[slot], spec.added_type(slot)
             columns[slot] = from_limbs(values, kind, null) if is_decimal(kind) else pa.array(values, mask=null)
         elif orders_as_integers(kind):

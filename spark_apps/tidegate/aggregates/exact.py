@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidegate.operators.limbs import LIMBS
-from tidegate.operators.schedule import Int64s
+from tidegate.values.limbs import LIMBS
 
 Float64s = npt.NDArray[np.float64]
+Int64s = npt.NDArray[np.int64]
 PART_BITS = 32
 _LOW = (1 << PART_BITS) - 1
 _SHIFT = np.uint64(PART_BITS)
