@@ -141,10 +141,11 @@ def aggregate_sql(query: Query, folder: Path) -> str:
         totals.append(f"{a.called.duckdb(argument)} AS {a.slot}_held")
         held = f"coalesce({a.slot}_held, {a.called.of_nothing})"
         if a.called.scaled:
-            scaled = f"CAST({held} AS DOUBLE) * (1.0 / nullif(coverage, 0))"
-            if is_decimal(a.type):  # to the digit where all is held
+            scaled = f"CAST({held} AS DOUBLE) / nullif(coverage, 0)"
+            if a.type != "double":  # to the digit where all is held
                 kind = duck_type(a.type)
-                scaled = f"CASE coverage WHEN 1 THEN CAST({held} AS {kind}) ELSE CAST({scaled} AS {kind}) END"
+                estimate = f"TRY_CAST({scaled if is_decimal(a.type) else f'round({scaled})'} AS {kind})"
+                scaled = f"CASE coverage WHEN 1 THEN TRY_CAST({held} AS {kind}) ELSE {estimate} END"
             slots.append(f"{scaled} AS {a.slot}")
         else:
             slots.append(f"CAST({held} AS {duck_type(a.type)}) AS {a.slot}")

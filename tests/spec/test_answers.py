@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ MIDNIGHT = datetime(2026, 1, 1, tzinfo=UTC)
 STREAM = """
     format: jsonl
     path: /nowhere/%Y-%m-%dT%H.jsonl
-    columns: {id: string, happened: timestamp, came: timestamp, k: string, v: double}
+    columns: {id: string, happened: timestamp, came: timestamp, k: string, v: double,
+      n: integer, b: boolean, d: "decimal(38,2)"}
     id: id
     event_time: happened
     arrival_time: came
@@ -97,6 +99,9 @@ def tuples(case, stream: str, pipeline: Pipeline) -> pa.Table:
             "came": MIDNIGHT + timedelta(minutes=arrival),
             "k": k,
             "v": None if v is None else float(v),
+            "n": v if isinstance(v, int) else None,
+            "b": None if v is None else v > 0,
+            "d": None if v is None else Decimal(v),
         }
         for id_, event, arrival, k, v in rows
     ]
@@ -123,13 +128,16 @@ def test_from_files_in_slices(case, pipeline, schedule, slices, tmp_path):
     (tmp_path / "events").mkdir()
     files = {s.name: in_files(tmp_path / "events", tuples(case, s.name, pipeline)) for s in pipeline.streams}
     ends = {i: window[0] for i, window in enumerate(sorted(case["windows"], key=lambda w: (w[1], w[0])))}
-    found, held = [], coverage(query, schedule)
+    found, held, failed = [], coverage(query, schedule), 0
     for rows in filter(len, np.array_split(np.arange(len(schedule)), slices)):
         lowers = {alias: lower[rows] for alias, lower in schedule.lower_us.items()}
         part = Schedule(schedule.window_end_us[rows], schedule.emit_us[rows], lowers)
-        answered = Answering(Question(query, part, held[rows], files, us(1) - us(0))).table().to_pylist()
+        answering = Answering(Question(query, part, held[rows], files, us(1) - us(0)))
+        answered = answering.table().to_pylist()
+        failed += int(answering.failed.sum())
         found += [[ends[rows[r["_window_index"]]], *(r[o.name] for o in query.outputs)] for r in answered]
     assert sorted_rows(found) == sorted_rows(case["expect"])
+    assert failed == case.get("failed", 0)
     if query.kind == "top_k":
         assert found == case["expect"], "in the order of groups and ranks"
 

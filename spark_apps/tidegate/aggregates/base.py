@@ -85,7 +85,7 @@ class AggregateFunction(ABC):
 
     @abstractmethod
     def finish(self, partial: Partial) -> pa.Array | pa.ChunkedArray:
-        """The values, as emitted. What is NULL though its ``lost`` says that there is a value has failed."""
+        """The values, as emitted."""
 
     def lost(self, partial: Partial, value: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray | None:
         """bool[n]: where there is a value that the type cannot express; None: nowhere."""

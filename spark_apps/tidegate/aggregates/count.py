@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from tidegate.aggregates.accumulators import Partial
 from tidegate.aggregates.base import AggregateFunction, Call
+from tidegate.aggregates.numbers import scaled_integers
 from tidegate.values.types import ColumnType
 
 
@@ -30,8 +31,8 @@ class Count(AggregateFunction):
         return super().read(node)
 
     def result(self, kind: ColumnType | None) -> ColumnType:
-        """Doubles: of a part of a window it is an estimate."""
-        return "double"
+        """A whole number; of a part of a window the nearest to the estimate."""
+        return "integer"
 
     def measured(self, kind: ColumnType) -> ColumnType:
         """Whether there is a value."""
@@ -39,4 +40,8 @@ class Count(AggregateFunction):
 
     def finish(self, partial: Partial) -> pa.Array | pa.ChunkedArray:
         """0 where there is nothing."""
-        return pc.divide(pc.fill_null(partial.counts.cast(pa.float64()), 0.0), partial.share)
+        return scaled_integers(pc.fill_null(partial.counts, 0), partial.share)
+
+    def lost(self, partial: Partial, value: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray | None:
+        """An estimate beyond 64 bits."""
+        return pc.and_(pc.is_valid(partial.share), pc.is_null(value))

@@ -140,14 +140,10 @@ def rounded(parts: Mapping[Part, Int64s], rows: int) -> Float64s:
     return np.where((parts.get(NAN, none) > 0) | (up & down), np.nan, total)
 
 
-def integers(parts: Mapping[Part, Int64s], rows: int) -> Int64s:
-    """Sums of integers as int64.
-
-    Raises:
-        OverflowError: a sum does not fit.
-    """
+def integers(parts: Mapping[Part, Int64s], rows: int) -> tuple[Int64s, npt.NDArray[np.bool_]]:
+    """Sums of integers as int64, and which of them do not fit."""
     if set(parts) <= {0}:
-        return parts.get(0, np.zeros(rows, dtype=np.int64))
+        return parts.get(0, np.zeros(rows, dtype=np.int64)), np.zeros(rows, dtype=bool)
     negative, digits = _digits(parts, rows)
     none = np.zeros(rows, dtype=np.int64)
     low, high = digits.get(0, none), digits.get(PART_BITS, none)
@@ -156,21 +152,18 @@ def integers(parts: Mapping[Part, Int64s], rows: int) -> Int64s:
     for exponent, digit in digits.items():
         if exponent > PART_BITS:
             beyond |= digit != 0
-    if beyond.any():
-        raise OverflowError("an integer total does not fit into 64 bits")
     total = (high << PART_BITS) | low
-    return np.where(negative, -total, total)
+    return np.where(negative, -total, total), beyond
 
 
 def totals(parts: Mapping[Part, Int64s], rows: int, kind: pa.DataType, none: npt.NDArray[np.bool_]) -> pa.Array:
-    """The sums as a column of a ``Spec.sum_type``; NULL where ``none`` is set.
-
-    Raises:
-        OverflowError: a sum of integers does not fit.
-    """
+    """The sums as a column of a ``Spec.sum_type``; NULL where ``none`` is set, and where an integer does not fit."""
     if pa.types.is_decimal(kind):
         return _decimals(parts, rows, kind, none)
-    return pa.array(integers(parts, rows) if pa.types.is_integer(kind) else rounded(parts, rows), mask=none)
+    if pa.types.is_integer(kind):
+        numbers, beyond = integers(parts, rows)
+        return pa.array(numbers, mask=none | beyond)
+    return pa.array(rounded(parts, rows), mask=none)
 
 
 def _decimals(parts: Mapping[Part, Int64s], rows: int, kind: pa.DataType, none: npt.NDArray[np.bool_]) -> pa.Array:

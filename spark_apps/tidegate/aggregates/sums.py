@@ -9,13 +9,13 @@ from sqlglot import exp
 from tidegate.aggregates.accumulators import TOTAL, Partial
 from tidegate.aggregates.base import AggregateFunction
 from tidegate.aggregates.decimal_totals import scaled_up
-from tidegate.aggregates.numbers import decimal_or_double, not_a_number, unseen
+from tidegate.aggregates.numbers import not_a_number, scaled_integers, unseen
 from tidegate.values.limbs import is_decimal
 from tidegate.values.types import MAX_PRECISION, ColumnType, decimal_type, digits_of
 
 
 class Sum(AggregateFunction):
-    """The sum of the values, rounded once: of decimals not at all."""
+    """The sum of the values: of integers and decimals exact, of doubles rounded once."""
 
     name = "sum"
     nodes = (exp.Sum,)
@@ -29,23 +29,22 @@ class Sum(AggregateFunction):
         return not_a_number(self, kind)
 
     def result(self, kind: ColumnType | None) -> ColumnType:
-        """As in Spark, ten more digits for decimals."""
-        digits = digits_of(kind or "")
+        """As in Spark: of integers an integer, of decimals one with ten more digits."""
+        assert kind is not None
+        digits = digits_of(kind)
         if digits is None:
-            return "double"
+            return kind
         return decimal_type(min(digits.precision + 10, MAX_PRECISION), digits.scale)
-
-    def measured(self, kind: ColumnType) -> ColumnType:
-        """Decimals are added as they are, all others as doubles."""
-        return decimal_or_double(kind)
 
     def finish(self, partial: Partial) -> pa.Array | pa.ChunkedArray:
         """NULL where there is no value."""
         total = partial.column(TOTAL.name)
         if is_decimal(partial.kind):
             return scaled_up(total.combine_chunks(), partial.share, partial.kind)
+        if pa.types.is_integer(partial.kind):
+            return scaled_integers(total, partial.share)
         return pc.divide(total, partial.share)
 
     def lost(self, partial: Partial, value: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray | None:
-        """A sum of decimals that has more digits than its type."""
+        """A sum that is larger than its type."""
         return unseen(partial, value)

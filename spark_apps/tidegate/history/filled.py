@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import sqlglot
+from sqlglot import exp
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, Query, Stream, from_us
@@ -245,6 +246,8 @@ class Filling:
 
     def _expression(self, text: str, groups: dict[str, Any]):  # type: ignore[no-untyped-def]
         node, slots = sqlglot.parse_one(text, dialect="spark"), [a.slot for a in self.query.aggregates]
+        if isinstance(node, exp.Cast) and node.to.is_type("bigint"):  # of estimates an integer has an interval, too
+            node = node.this
 
         def compute(values: Float64s) -> Float64s:
             columns = {slot: pa.array(values[:, i]) for i, slot in enumerate(slots)}
