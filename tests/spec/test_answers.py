@@ -18,6 +18,7 @@ from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Pipeline, Query, to_us
 from tidegate.declarations.tables import schema
 from tidegate.operators import join_aggregate, top_k
+from tidegate.operators.expressions import evaluate
 from tidegate.operators.schedule import Schedule
 from tidegate.queries.questions import Answering, Question, aggregate_spec, top_k_spec
 from tidegate.queries.scan import EventFiles
@@ -175,15 +176,16 @@ def pure_aggregate(case, pipeline: Pipeline, query: Query, schedule: Schedule) -
     spec = aggregate_spec(query)
     rows = []
     for side, event_us, arrival_us, row in arrivals(case, pipeline, query):
-        alias = query.windows[side].alias
+        alias, stream = query.windows[side].alias, schema(pipeline, f"events_{query.windows[side].stream}")
         values: dict[str, Any] = {"side": side, "event_us": event_us, "arrival_us": arrival_us}
         for join in query.join_classes:
             values[join.slot] = row[next(c for a, c in join.columns if a == alias)]
         for group in query.group_by:
-            values[group.slot] = row[group.column] if group.alias == alias else None
+            values[group.slot] = of_row(group.sql, row, group.type, stream) if group.alias == alias else None
         for a in query.aggregates:
             if a.alias is not None:
-                value = row[a.expression.strip("`")] if a.alias == alias else None
+                kind = a.measured if a.called.valued else None
+                value = of_row(a.expression, row, kind, stream) if a.alias == alias else None
                 values[a.slot] = value if a.called.valued else (value is not None or None)
         rows.append(values)
     state = join_aggregate.start(spec, schedule)
@@ -206,6 +208,11 @@ def pure_aggregate(case, pipeline: Pipeline, query: Query, schedule: Schedule) -
         end = next(w[0] for w in case["windows"] if us(w[0]) == schedule.window_end_us[index])
         found.append([end, *(slots[o.expression] for o in query.outputs)])
     return found
+
+
+def of_row(sql: str, row: dict[str, Any], kind: str | None, stream: pa.Schema) -> Any:
+    """What an expression gives of one tuple."""
+    return evaluate(sql, pa.Table.from_pylist([row], stream), arrow_type(kind) if kind else None)[0].as_py()
 
 
 def valued(aggregate, schema_of_partials: pa.Schema, partial: dict[str, Any], held: float) -> Any:

@@ -7,24 +7,50 @@ cases go to tests/spec.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from sqlglot import exp
 
+from tidegate.aggregates.any_value import AnyValue
 from tidegate.aggregates.avg import Average
 from tidegate.aggregates.base import AggregateFunction, Call, CallError
+from tidegate.aggregates.bool_and import AllTrue
+from tidegate.aggregates.bool_or import AnyTrue
 from tidegate.aggregates.count import Count
+from tidegate.aggregates.count_if import CountIf
 from tidegate.aggregates.max import Greatest
 from tidegate.aggregates.min import Least
+from tidegate.aggregates.stddev_pop import PopulationDeviation
+from tidegate.aggregates.stddev_samp import SampleDeviation
 from tidegate.aggregates.sums import Sum
+from tidegate.aggregates.var_pop import PopulationVariance
+from tidegate.aggregates.var_samp import SampleVariance
 
-AGGREGATES: Mapping[str, AggregateFunction] = {
-    function.name: function for function in (Count(), Sum(), Average(), Least(), Greatest())
-}
+_FUNCTIONS: tuple[AggregateFunction, ...] = (
+    Count(),
+    CountIf(),
+    Sum(),
+    Average(),
+    Least(),
+    Greatest(),
+    AllTrue(),
+    AnyTrue(),
+    AnyValue(),
+    SampleDeviation(),
+    PopulationDeviation(),
+    SampleVariance(),
+    PopulationVariance(),
+)
+AGGREGATES: Mapping[str, AggregateFunction] = {function.name: function for function in _FUNCTIONS}
+# What stands around an aggregate and is part of its call.
+_AROUND = (exp.Filter,)
 _BY_NODE = {node: function for function in AGGREGATES.values() for node in function.nodes}
 
 
 def is_call(node: exp.Expression) -> bool:
     """Whether an expression is an aggregate, of this language or another."""
+    while isinstance(node, _AROUND):
+        node = node.this
     return isinstance(node, exp.AggFunc)
 
 
@@ -38,6 +64,10 @@ def read_call(node: exp.Expression) -> Call:
     >>> call.function.name, call.argument.sql()
     ('sum', 'price')
     """
+    if isinstance(node, exp.Filter):
+        call, condition = read_call(node.this), node.expression.this
+        both = condition if call.condition is None else exp.and_(call.condition, condition)
+        return replace(call, condition=both)
     function = _BY_NODE.get(type(node))
     if function is None or node.args.get("expressions"):
         raise CallError(f"aggregate '{node.sql('spark', comments=False)[:60]}' is not supported", shapes())
@@ -50,8 +80,8 @@ def read_call(node: exp.Expression) -> Call:
 def shapes(estimated: bool = False) -> str:
     """How the aggregates are written, to suggest; ``estimated``: those that history estimates.
 
-    >>> shapes()
-    'COUNT(*), COUNT(x), SUM(x), AVG(x), MIN(x) or MAX(x)'
+    >>> shapes(estimated=True)
+    'COUNT(*), COUNT(x), COUNT_IF(condition), SUM(x), AVG(x), MIN(x) or MAX(x)'
     """
     functions = (f for f in AGGREGATES.values() if f.estimated or not estimated)
     *most, last = (shape for function in functions for shape in function.shapes)

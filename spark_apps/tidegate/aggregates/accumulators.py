@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidegate.aggregates.exact import Part, split
+from tidegate.aggregates.exact import Part, split, split_squares
 
 Column = npt.NDArray[Any]
 
@@ -24,13 +24,17 @@ class Total:
     """A sum over the values, without rounding (see ``exact``): values are added, taken back, and sums added up.
 
     ``name``: what the partial answers' column is called, behind the slot. ``split``: a column of values as parts.
+    ``rounded``: whether partial answers have its nearest number; otherwise its parts (``exact.PARTS``).
     """
 
     name: str
     split: Callable[[Column], Mapping[Part, Column]]
+    rounded: bool = True
 
 
 TOTAL = Total("sum", split)
+UNROUNDED = Total("parts", split, rounded=False)
+SQUARES = Total("squares", split_squares, rounded=False)
 
 
 @dataclass(frozen=True)

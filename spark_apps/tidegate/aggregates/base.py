@@ -26,10 +26,14 @@ class CallError(Exception):
 
 @dataclass(frozen=True)
 class Call:
-    """An aggregate as a query writes it; ``argument`` None: it is of every row, as COUNT(*)."""
+    """An aggregate as a query writes it.
+
+    ``argument`` None: it is of every row, as COUNT(*). ``condition``: of those alone of which it is true.
+    """
 
     function: AggregateFunction
     argument: exp.Expression | None
+    condition: exp.Expression | None = None
 
 
 class AggregateFunction(ABC):

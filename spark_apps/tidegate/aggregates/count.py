@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
@@ -17,7 +19,7 @@ class Count(AggregateFunction):
 
     name = "count"
     nodes = (exp.Count,)
-    shapes = ("COUNT(*)", "COUNT(x)")
+    shapes: ClassVar[tuple[str, ...]] = ("COUNT(*)", "COUNT(x)")
     scaled = True
     valued = False
     estimated = "count"

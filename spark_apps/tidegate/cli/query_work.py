@@ -44,9 +44,9 @@ def _joins(query: Query) -> str:
         w.alias: {j.slot for j in query.join_classes if w.alias in {a for a, _ in j.columns}} for w in query.windows
     }
     names = {j.slot: j.columns[0][1] for j in query.join_classes}
-    wanted = {g.alias: f"{g.alias}.{g.column}" for g in query.group_by}
+    wanted = {g.alias: g.words for g in query.group_by}
     if all(keys == next(iter(sides.values())) for keys in sides.values()):
-        per = ", ".join(dict.fromkeys(f"{g.alias}.{g.column}" for g in query.group_by))
+        per = ", ".join(dict.fromkeys(g.words for g in query.group_by))
         return f"{' × '.join(sides)} key by key" + (f", then summed up per {per}" if per else ", then summed up")
     left = list(sides)
     done, keys = left.pop(0), set(sides[next(iter(sides))])

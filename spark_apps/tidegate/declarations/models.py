@@ -239,13 +239,27 @@ class Aggregate(Model):
 
 
 class GroupColumn(Model):
-    """One GROUP BY (or PARTITION BY) column, in a slot ``g0``, ``g1`` …; ``shown_as``: the answer's column of it."""
+    """One GROUP BY (or PARTITION BY) column, in a slot ``g0``, ``g1`` …; ``shown_as``: the answer's column of it.
+
+    ``computed``: whether ``column`` is no name, but Spark SQL over the bare column names of the alias.
+    """
 
     slot: str
     alias: str
     column: str
     type: ColumnType
     shown_as: str
+    computed: bool = False
+
+    @property
+    def sql(self) -> str:
+        """The group as Spark SQL over the bare column names of its alias."""
+        return self.column if self.computed else f"`{self.column}`"
+
+    @property
+    def words(self) -> str:
+        """The group as it is told: ``alias.column``, or what is computed of the alias' columns."""
+        return f"{self.alias}: {self.column}" if self.computed else f"{self.alias}.{self.column}"
 
 
 class Output(Model):

@@ -235,7 +235,7 @@ def _read_aggregate(select: exp.Select, text: QueryText, scope: Scope, report: R
         report.add(text.offsets["ACCURACY"], "ACCURACY is the promise of a top-k query", "ERROR for aggregates")
     query = AggregateQuery(scope, report)
     query.read(select)
-    if not query.aggregates and not report.mistakes:
+    if not query.aggregates and not query.groups and not report.mistakes:
         message = "a join without an aggregate would return every pair" if len(scope.aliases) > 1 else "no aggregate"
         report.add(offset_of(select), message, shapes())
     kind: QueryKind = "aggregate" if len(scope.aliases) == 1 else "join_aggregate"

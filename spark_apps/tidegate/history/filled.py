@@ -156,8 +156,11 @@ class Filling:
         """UserError if history cannot compute what the query asks of its tuples."""
         stream = warehouse.pipeline.stream(query.streams[0])
         # The query's own slots, as a query over history: parsed and checked by the same code.
+        computed = next((group.column for group in query.group_by if group.computed), None)
+        if computed is not None:
+            raise UserError(f"query {query.id} groups by {computed}: history fills windows grouped by plain columns")
         shown = [f"`{group.column}` AS {group.slot}" for group in query.group_by]
-        shown += [f"{a.function.upper()}({a.expression or '*'}) AS {a.slot}" for a in query.aggregates]
+        shown += [f"{a.called.called(a.expression or '*')} AS {a.slot}" for a in query.aggregates]
         sql = f"SELECT {', '.join(shown)} FROM `{stream.name}`"
         predicate = next(iter(query.predicates.values()), None)
         sql += f" WHERE {predicate}" if predicate else ""

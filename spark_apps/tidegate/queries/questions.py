@@ -284,7 +284,7 @@ def aggregate_spec(query: Query) -> join_aggregate.Spec:
 def _groups_of_keys(query: Query) -> dict[str, str]:
     """Group slot → class slot, for the groups that are join keys: the operator needs no column of theirs."""
     classes = {(column, join.type): join.slot for join in query.join_classes for column in join.columns}
-    known = {g.slot: classes.get(((g.alias, g.column), g.type)) for g in query.group_by}
+    known = {g.slot: classes.get(((g.alias, g.column), g.type)) for g in query.group_by if not g.computed}
     return {slot: found for slot, found in known.items() if found is not None}
 
 
@@ -310,7 +310,7 @@ def computations(query: Query, alias: str) -> list[tuple[str | None, str, pa.Dat
         asked += [(join.slot, f"`{name}`", arrow_type(join.type)) for name in own[:1]]
     keys = _groups_of_keys(query)
     groups = [g for g in query.group_by if g.alias == alias and g.slot not in keys]
-    asked += [(g.slot, f"`{g.column}`", arrow_type(g.type)) for g in groups]
+    asked += [(g.slot, g.sql, arrow_type(g.type)) for g in groups]
     for aggregate in query.aggregates:
         if aggregate.expression is not None and aggregate.alias == alias:
             kind = arrow_type(aggregate.measured) if aggregate.called.valued else None

@@ -381,7 +381,7 @@ def _output_text(query: Query, expression: str) -> str:
     """What an output of an aggregate query is, said in the query's own terms instead of slots."""
     for group in query.group_by:
         if expression.strip("`") == group.slot:
-            return f"The group: `{group.alias}.{group.column}`."
+            return f"The group: `{group.words}`."
     for aggregate in query.aggregates:
         if expression.strip("`") == aggregate.slot:
             of = "*" if aggregate.expression is None else aggregate.expression

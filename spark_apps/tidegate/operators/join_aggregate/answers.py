@@ -8,13 +8,12 @@ from itertools import combinations
 import numpy as np
 import pyarrow as pa
 
-from tidegate.aggregates.exact import totals
+from tidegate.aggregates.exact import as_lists, totals
 from tidegate.operators.codes import NULL, decode
 from tidegate.operators.join_aggregate.codebook import from_ordered_integers, orders_as_integers
-from tidegate.operators.join_aggregate.combining import as_lists
 from tidegate.operators.join_aggregate.histories import NULLS, Histories
 from tidegate.operators.join_aggregate.joins import joined, product
-from tidegate.operators.join_aggregate.spec import PARTS, Spec
+from tidegate.operators.join_aggregate.spec import Spec
 from tidegate.operators.join_aggregate.tuples import Books
 from tidegate.operators.schedule import Int64s
 
@@ -76,10 +75,10 @@ def answer_rows(
         counts = histories.pairs[used] if nulls is None else histories.pairs[used] - nulls[used]
         columns[f"{slot}_count"] = pa.array(counts[place_of])
         none = (counts == 0)[place_of]
-        for name, _ in measure.sums:
+        for name, total in measure.sums:
             parts = {part: column[used] for (key, part), column in histories.parts.items() if key == name}
-            if spec.in_parts:
-                columns[name] = as_lists(parts, len(used), PARTS).take(pa.array(place_of))
+            if spec.in_parts or not total.rounded:
+                columns[name] = as_lists(parts, len(used)).take(pa.array(place_of))
                 continue
             sums = totals(parts, len(used), spec.sum_type(slot), counts == 0)
             columns[name] = sums.take(pa.array(place_of))

@@ -8,10 +8,8 @@ import pyarrow as pa
 
 from tidegate.aggregates import AGGREGATES, AggregateFunction
 from tidegate.aggregates.accumulators import Extreme, Total
+from tidegate.aggregates.exact import PARTS
 from tidegate.values.limbs import WIDE, is_decimal
-
-# Σ units · 2^exponent.
-PARTS = pa.list_(pa.struct([pa.field("exponent", pa.int32()), pa.field("units", pa.int64())]))
 
 
 @dataclass(frozen=True)
@@ -188,8 +186,9 @@ class Spec:
         fields.append(pa.field("pairs", pa.int64()))
         for measure in self.aggregates:
             fields.append(pa.field(f"{measure.slot}_count", pa.int64()))
-            for name, _ in measure.sums:
-                fields.append(pa.field(name, PARTS if self.in_parts else self.sum_type(measure.slot)))
+            for name, total in measure.sums:
+                in_parts = self.in_parts or not total.rounded
+                fields.append(pa.field(name, PARTS if in_parts else self.sum_type(measure.slot)))
             if measure.extreme is not None:
                 name = f"{measure.slot}_{measure.extreme.name}"
                 fields.append(pa.field(name, self.columns.field(measure.slot).type))
