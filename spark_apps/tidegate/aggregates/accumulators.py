@@ -59,6 +59,10 @@ VALUES = "values"
 """What the partial answers' column of an aggregate by value is called: its values, and how many there are of each."""
 
 
+DISTINCT = "distinct"
+"""What the column is called of how many different values there are."""
+
+
 def values_type(kind: pa.DataType) -> pa.DataType:
     """The type of that column."""
     return pa.list_(pa.struct([pa.field("value", kind), pa.field("number", pa.int64())]))

@@ -53,6 +53,8 @@ class AggregateFunction(ABC):
         distinct: whether it is written with DISTINCT.
         valued: whether it matters which values there are, and not only how many.
         by_value: whether it needs to know how many there are of each value (``accumulators.VALUES``).
+        of_distinct: of one by value that only asks which there are: its sums over the different values, beside how many
+            they are (``accumulators.DISTINCT``). Such sums change where a value comes or goes, and nowhere else.
         chooses: whether it is a value chosen by another one, its ``by``.
         sums, extreme: its accumulators, beside the count of values that every aggregate has.
         estimated: what history can say of it; None: nothing.
@@ -66,6 +68,7 @@ class AggregateFunction(ABC):
     distinct: ClassVar[bool] = False
     valued: ClassVar[bool] = True
     by_value: ClassVar[bool] = False
+    of_distinct: ClassVar[tuple[Total, ...] | None] = None
     chooses: ClassVar[bool] = False
     sums: ClassVar[tuple[Total, ...]] = ()
     extreme: ClassVar[Extreme | None] = None

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 from sqlglot import exp
 
-from tidegate.aggregates.accumulators import Partial
+from tidegate.aggregates.accumulators import DISTINCT, Partial
 from tidegate.aggregates.base import AggregateFunction
-from tidegate.aggregates.by_value import ByValue
 from tidegate.values.types import ColumnType
 
 
@@ -19,6 +18,7 @@ class CountDistinct(AggregateFunction):
     shapes = ("COUNT(DISTINCT x)",)
     distinct = True
     by_value = True
+    of_distinct = ()
     of_nothing = "0"
 
     def result(self, kind: ColumnType | None) -> ColumnType:
@@ -31,7 +31,7 @@ class CountDistinct(AggregateFunction):
 
     def finish(self, partial: Partial) -> pa.Array | pa.ChunkedArray:
         """0 where there is nothing."""
-        return pa.array(ByValue.of(partial).lengths)
+        return partial.column(DISTINCT).combine_chunks().fill_null(0)
 
     def duckdb(self, argument: str, by: str = "", parameters: tuple[float, ...] = ()) -> str:
         """Its own."""

@@ -22,7 +22,7 @@ class Sum(AggregateFunction):
     name = "sum"
     nodes = (exp.Sum,)
     shapes = ("SUM(x)",)
-    scaled = True
+    scaled: ClassVar[bool] = True
     sums: ClassVar[tuple[Total, ...]] = (TOTAL,)
     estimated: ClassVar[Estimated | None] = "sum"
 
@@ -39,13 +39,15 @@ class Sum(AggregateFunction):
         return decimal_type(min(digits.precision + 10, MAX_PRECISION), digits.scale)
 
     def finish(self, partial: Partial) -> pa.Array | pa.ChunkedArray:
-        """NULL where there is no value."""
-        total = partial.column(TOTAL.name)
+        """NULL where there is no value, or the sum is larger than its type."""
+        total, share = partial.column(TOTAL.name), partial.share
+        if not self.scaled:
+            share = pc.if_else(pc.is_valid(share), 1.0, share)
         if is_decimal(partial.kind):
-            return scaled_up(total.combine_chunks(), partial.share, partial.kind)
+            return scaled_up(total.combine_chunks(), share, partial.kind)
         if pa.types.is_integer(partial.kind):
-            return scaled_integers(total, partial.share)
-        return pc.divide(total, partial.share)
+            return scaled_integers(total, share)
+        return pc.divide(total, share)
 
     def lost(self, partial: Partial, value: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray | None:
         """A sum that is larger than its type."""

@@ -102,7 +102,9 @@ def _cost(query: Query) -> str:
     cost = "a tuple updates its key's running totals twice, on arrival and on expiry, however wide the window is"
     if extremes:
         cost += f"; {' and '.join(extremes)}: times the logarithm of the windows answered at once"
-    by_value = dict.fromkeys(a.function.upper() for a in query.aggregates if a.called.by_value)
+    by_value = dict.fromkeys(
+        a.function.upper() for a in query.aggregates if a.called.by_value and a.called.of_distinct is None
+    )
     if by_value:
         cost += f"; {' and '.join(by_value)}: each different value of a window is looked at when it is answered"
     slots = {

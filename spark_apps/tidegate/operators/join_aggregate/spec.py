@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tidegate.aggregates import AGGREGATES, AggregateFunction
-from tidegate.aggregates.accumulators import VALUES, Extreme, Total, values_type
+from tidegate.aggregates.accumulators import DISTINCT, VALUES, Extreme, Total, values_type
 from tidegate.aggregates.exact import PARTS
 from tidegate.values.limbs import WIDE, is_decimal
 
@@ -147,6 +147,11 @@ class Spec:
         return tuple(name for side in self.sides for name in side.groups)
 
     @property
+    def listed_slots(self) -> tuple[str, ...]:
+        """Those of them whose answers need the values themselves."""
+        return tuple(m.slot for m in self.aggregates if m.by_value and (self.in_parts or m.called.of_distinct is None))
+
+    @property
     def value_slots(self) -> tuple[str, ...]:
         """The slots of the aggregates by value."""
         return tuple(m.slot for m in self.aggregates if m.by_value)
@@ -202,7 +207,11 @@ class Spec:
             if measure.extreme is not None:
                 name = f"{measure.slot}_{measure.extreme.name}"
                 fields.append(pa.field(name, self.columns.field(measure.slot).type))
-            if measure.by_value:
+            if measure.slot in self.listed_slots:
                 kind = values_type(self.columns.field(measure.slot).type)
                 fields.append(pa.field(f"{measure.slot}_{VALUES}", kind))
+            elif measure.by_value:
+                fields.append(pa.field(f"{measure.slot}_{DISTINCT}", pa.int64()))
+                kind = self.sum_type(measure.slot)
+                fields += [pa.field(f"{measure.slot}_{total.name}", kind) for total in measure.called.of_distinct or ()]
         return pa.schema(fields)
