@@ -1,4 +1,4 @@
-"""APPROX_COUNT_DISTINCT(x, rsd)."""
+"""APPROX_COUNT_DISTINCT(x, deviation)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _RANKS = 64
 
 
 class ApproxCountDistinct(AggregateFunction):
-    """How many different values there are, to within a relative standard deviation of ``rsd``.
+    """How many different values there are, to within a relative standard deviation: 0.05, or the second argument.
 
     **Idea.** HyperLogLog over hashes that are the same everywhere: a value is held as the register that its hash
     chooses, and how many zeros the rest of the hash begins with. These are counted like values: in any order, taken
     back, merged, always with the same result; a register's rank is the largest that is there.
-    **Guarantee**: a relative standard deviation of at most ``rsd``, by 1.04 / √registers, for up to some 2^50 values.
+    **Guarantee**: a relative standard deviation of at most that, by 1.04 / √registers, for up to some 2^50 values.
     **Source**: Flajolet et al. 2007; the estimate is that of Ertl, "New cardinality estimation algorithms for
     HyperLogLog sketches" (2017), section 4, which has no range where it is biased.
     """
