@@ -121,6 +121,10 @@ def aggregate_sql(query: Query, folder: Path) -> str:
         own = "".join(
             f", ({duck(a.expression)}) AS {a.slot}_value" for a in query.aggregates if a.alias == alias and a.expression
         )
+        own += "".join(f", ({duck(a.by)}) AS {a.slot}_by" for a in query.aggregates if a.alias == alias and a.by)
+        own += "".join(
+            f", ({duck(g.column)}) AS {g.slot}_value" for g in query.group_by if g.alias == alias and g.computed
+        )
         events = parquet(folder, f"events_{window.stream}")
         tuples = f"SELECT *{own} FROM {events} WHERE ({predicate}) AND {near(alias)}"
         name = quoted(alias)
@@ -134,36 +138,40 @@ def aggregate_sql(query: Query, folder: Path) -> str:
         for alias, column in others:
             on_keys.append(f"{quoted(first_alias)}.{quoted(first_column)} = {quoted(alias)}.{quoted(column)}")
     # An id is kept as text, whatever it was declared as.
-    groups = [f"CAST({quoted(g.alias)}.{quoted(g.column)} AS {duck_type(g.type)}) AS {g.slot}" for g in query.group_by]
+    values = {g.slot: f"{g.slot}_value" if g.computed else g.column for g in query.group_by}
+    groups = [
+        f"CAST({quoted(g.alias)}.{quoted(values[g.slot])} AS {duck_type(g.type)}) AS {g.slot}" for g in query.group_by
+    ]
     totals, slots = [], []
     for a in query.aggregates:
         argument = "*" if a.expression is None else f"{quoted(a.alias or '')}.{a.slot}_value"
-        totals.append(f"{a.function}({argument}) AS {a.slot}_held")
-        held = f"{a.slot}_held"
-        if a.function == "count":
-            slots.append(f"CAST(coalesce({held}, 0) AS DOUBLE) * (1.0 / nullif(coverage, 0)) AS {a.slot}")
-        elif a.function == "sum":
-            scaled = f"CAST({held} AS DOUBLE) * (1.0 / nullif(coverage, 0))"
-            if is_decimal(a.type):  # to the digit where all is held
+        by = f"{quoted(a.alias or '')}.{a.slot}_by"
+        totals.append(f"{a.called.duckdb(argument, by, a.parameters)} AS {a.slot}_held")
+        held = f"coalesce({a.slot}_held, {a.called.of_nothing})"
+        if a.called.scaled:
+            scaled = f"CAST({held} AS DOUBLE) / nullif(coverage, 0)"
+            if a.type != "double":  # to the digit where all is held
                 kind = duck_type(a.type)
-                scaled = f"CASE coverage WHEN 1 THEN CAST({held} AS {kind}) ELSE CAST({scaled} AS {kind}) END"
+                estimate = f"TRY_CAST({scaled if is_decimal(a.type) else f'round({scaled})'} AS {kind})"
+                scaled = f"CASE coverage WHEN 1 THEN TRY_CAST({held} AS {kind}) ELSE {estimate} END"
             slots.append(f"{scaled} AS {a.slot}")
         else:
             slots.append(f"CAST({held} AS {duck_type(a.type)}) AS {a.slot}")
     group_slots = [g.slot for g in query.group_by]
     # An ungrouped query answers for an empty window too; a group without pairs does not exist.
     side = "JOIN" if group_slots else "LEFT JOIN"
+    every = [*(f"oracle_totals.{g}" for g in group_slots), *slots]
     outputs = ", ".join(f"{duck(o.expression)} AS {quoted(o.name)}" for o in query.outputs)
     newline = "\n"
     return f"""
     WITH oracle_totals AS (
-      SELECT oracle_windows.window_end{"".join(", " + g for g in groups)}, {", ".join(totals)}
+      SELECT oracle_windows.window_end{"".join(", " + one for one in (*groups, *totals))}
       FROM oracle_windows
       {newline.join(joins)}
       WHERE {" AND ".join(on_keys) or "TRUE"}
       GROUP BY ALL
     ), oracle_slots AS (
-      SELECT oracle_windows.window_end{"".join(", oracle_totals." + g for g in group_slots)}, {", ".join(slots)}
+      SELECT oracle_windows.window_end{"".join(", " + one for one in every)}
       FROM oracle_windows {side} oracle_totals ON oracle_totals.window_end = oracle_windows.window_end
     )
     SELECT window_end, {outputs} FROM oracle_slots WHERE {duck(query.having) if query.having else "TRUE"}

@@ -83,7 +83,7 @@ def test_what_a_query_writes_is_documented_from_its_sql_file(manifest: Manifest,
         assert query.text in model.description
         assert {output.name for output in query.outputs} <= set(model.columns)
     level = manifest.nodes[f"model.tidegate.{prefix}levels_by_sensor"].columns["level"]
-    assert level.description == "`avg(level)` over the window."
+    assert level.description == "`AVG(level)` over the window."
 
 
 def test_declared_descriptions_reach_the_columns(manifest: Manifest) -> None:

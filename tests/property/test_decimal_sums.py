@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.examples import examples
 
+from tidegate.aggregates.decimal_totals import averages, scaled_up
+from tidegate.aggregates.exact import split, totals
 from tidegate.operators.join_aggregate import Measure, Side, Spec, combined, finish, start, step
-from tidegate.operators.join_aggregate.exact import split, totals
-from tidegate.operators.limbs import LIMBS, as_doubles, divided, from_limbs, from_unscaled, limbs, read, unscaled
 from tidegate.operators.schedule import Schedule
-from tidegate.queries.decimal_totals import averages, scaled_up
+from tidegate.values.limbs import LIMBS, as_doubles, divided, from_limbs, from_unscaled, limbs, read, unscaled
 
 LAWS = settings(max_examples=examples(100), deadline=None)
 EXACT = Context(prec=300)

@@ -224,6 +224,30 @@ class Wording:
                 found.append(f"CASE WHEN COUNT(*) > {chance.randint(0, 9)} THEN 'many' ELSE 'few' END" + name)
             else:
                 found.append(f"COALESCE(SUM({value}), 0) + 1" + name)
+        return found + self.further_aggregates(aliases)
+
+    def further_aggregates(self, aliases: list[tuple[str, Table]]) -> list[str]:
+        """Some of the others, by chances of its own: what is kept of earlier cases stays as it was."""
+        kept, chance = self.chance, Random(f"{self.at} {sorted(self.names)} further")
+        self.chance = chance
+        found = []
+        for number in range(chance.choice([0, 0, 1, 1, 2])):
+            alias, table = chance.choice(aliases)
+            of, by = (self.column(alias, chance.choice(list(table.columns))) for _ in range(2))
+            which = self.predicate(alias, table)
+            calls = [f"COUNT(DISTINCT {of})", f"COUNT(DISTINCT {of}) FILTER (WHERE {which})", f"COUNT_IF({which})"]
+            calls += [f"COUNT(*) FILTER (WHERE {which})", f"BOOL_AND({which})", f"BOOL_OR({which})", f"ANY_VALUE({of})"]
+            calls += [f"FIRST_VALUE({of})", f"LAST_VALUE({of})", f"LAST_VALUE({of}) IGNORE NULLS"]
+            calls += [f"MAX_BY({of}, {by})", f"MIN_BY({of}, {by})", f"MAX_BY({of}, {by}) FILTER (WHERE {which})"]
+            tame = [c for c in table.of("integer", "double") if abs_max(c) < 1e6]
+            if tame:
+                number_of = self.column(alias, chance.choice(tame))
+                calls += [f"STDDEV({number_of})", f"VAR_POP({number_of})", f"SUM(DISTINCT {number_of})"]
+                calls += [f"MEDIAN({number_of})", f"PERCENTILE({number_of}, 0.9)"]
+            if f"w{number}" not in self.names:
+                self.names.add(f"w{number}")
+                found.append(f"{chance.choice(calls)} AS w{number}")
+        self.chance = kept
         return found
 
     def name(self, fallback: str) -> str:

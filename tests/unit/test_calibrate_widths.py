@@ -143,6 +143,11 @@ def held(rows: list[Tuple], end: datetime, width: timedelta, emitted: datetime) 
     return [t for t in rows if end - width <= t[0] < end and t[1] <= emitted]
 
 
+def whole(estimate: float) -> int:
+    """An estimate of a count as it is emitted."""
+    return math.floor(estimate + 0.5)
+
+
 def answer(query: str, streams: dict[str, list[Tuple]], end: datetime, ticks: int, emitted: datetime) -> list[dict]:
     """The answer for the window that ends at ``end`` over ticks/12 of the ranges, by definition."""
     if query == "by_kind":
@@ -151,7 +156,7 @@ def answer(query: str, streams: dict[str, list[Tuple]], end: datetime, ticks: in
             {
                 "window_end": end,
                 "kind": kind,
-                "n": sum(t[2] == kind for t in calls) / (ticks / TICKS),
+                "n": whole(sum(t[2] == kind for t in calls) / (ticks / TICKS)),
                 "mean": float(np.mean([t[3] for t in calls if t[2] == kind])),
             }
             for kind in {t[2] for t in calls}
@@ -162,7 +167,7 @@ def answer(query: str, streams: dict[str, list[Tuple]], end: datetime, ticks: in
         held(streams["alarms"], end, ticks * TICK, emitted),
     )
     costs = [c[3] for c in calls for a in alarms if c[2] == a[2]]
-    pairs = len(costs) / (half / (TICKS / 2) * ticks / TICKS)
+    pairs = whole(len(costs) / (half / (TICKS / 2) * ticks / TICKS))
     return [{"window_end": end, "pairs": pairs, "top": max(costs)}] if pairs > 3 else []
 
 

@@ -276,8 +276,8 @@ Query wind: Strong wind.
   groups      g0 = d.origin
   aggregates  a0 = COUNT(*)
   having      a0 > 5
-  answer      origin  string  g0
-              count   double  a0
+  answer      origin  string   g0
+              count   integer  a0
   promise     an error of at most 2%; on a miss: a warning
   every       10 minutes
   active      always

@@ -9,6 +9,7 @@ import pytest
 from infra.research.figures.history.coverage import AGGREGATES, KINDS, SELECTIVITIES, coverage, holds
 from scipy import stats
 
+from tidegate.aggregates.accumulators import GREATEST, LEAST
 from tidegate.operators.history.estimators import Estimate, LeafSample
 
 # Fifteen seconds in all; the slow test below asks 30 seeds and 2 000 ranges each.
@@ -79,7 +80,7 @@ def test_nothing_qualifies_is_no_estimate_with_a_bound() -> None:
         and total.low == pytest.approx(-2 * count.high)
         and total.high == pytest.approx(5 * count.high)
     )
-    for estimate in (sample.mean(nothing, values, (-2.0, 5.0)), sample.extreme("min", nothing, values, None)):
+    for estimate in (sample.mean(nothing, values, (-2.0, 5.0)), sample.extreme(LEAST, nothing, values, None)):
         assert estimate == Estimate(None, None, None)
 
 
@@ -96,7 +97,7 @@ def test_a_complete_sample_is_exact() -> None:
     assert sample.count(few) == Estimate.exactly(10.0)
     assert sample.total(few, values, None) == Estimate.exactly(45.0)
     assert sample.mean(few, values, None) == Estimate.exactly(4.5)
-    assert sample.extreme("max", few, values, None) == Estimate.exactly(9.0)
+    assert sample.extreme(GREATEST, few, values, None) == Estimate.exactly(9.0)
     assert sample.count(values < 0) == Estimate.exactly(0.0)
     assert sample.mean(values < 0, values, None) == Estimate.exactly(None)
 
@@ -137,9 +138,9 @@ def test_leaves_without_a_sample_widen_the_interval_by_all_they_could_hold() -> 
 
 def test_extremes_are_bounded_by_the_leaves() -> None:
     sample, values = sample_of(100, 0.1), np.arange(100.0)
-    assert sample.extreme("min", values >= 20, values, (-5.0, 200.0)) == Estimate(20.0, -5.0, 20.0)
-    assert sample.extreme("max", values >= 20, values, (-5.0, 99.0)) == Estimate(99.0, 99.0, 99.0, exact=True)
-    assert sample.extreme("max", values >= 20, values, None) == Estimate(99.0, 99.0, None)
+    assert sample.extreme(LEAST, values >= 20, values, (-5.0, 200.0)) == Estimate(20.0, -5.0, 20.0)
+    assert sample.extreme(GREATEST, values >= 20, values, (-5.0, 99.0)) == Estimate(99.0, 99.0, 99.0, exact=True)
+    assert sample.extreme(GREATEST, values >= 20, values, None) == Estimate(99.0, 99.0, None)
 
 
 def test_a_count_is_a_proportion_of_the_exact_total() -> None:

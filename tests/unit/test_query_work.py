@@ -49,7 +49,7 @@ def told(folder: Path, sql: str, rate: float = 1.0) -> str:
     [
         ("SELECT COUNT(*) FROM a [10 MINUTES]", "panes a 10 of 1 min;"),
         ("SELECT COUNT(*) FROM a [10 MINUTES]", "600 tuples in whole windows"),
-        ("SELECT MAX(v) FROM a [10 MINUTES]", "MIN and MAX: times the logarithm"),
+        ("SELECT MAX(v) FROM a [10 MINUTES]", "; MAX: times the logarithm"),
         ("SELECT COUNT(*) FROM a [1 MINUTE], b [2 MINUTES] WHERE a.k = b.k", "keys a.k = b.k joins a × b key by key"),
         (
             "SELECT a.m, COUNT(*) FROM a [1 MINUTE], b [1 MINUTE], c [1 MINUTE]"

@@ -20,7 +20,7 @@ from deltalake import DeltaTable, Field
 from tests.live_files import a_pipeline
 
 from tidegate.declarations.errors import UserError
-from tidegate.declarations.models import Column, Pipeline, from_us
+from tidegate.declarations.models import Column, Output, Pipeline, Query, Window, from_us
 from tidegate.engine.context import RunContext
 from tidegate.store import delta
 from tidegate.store.commit import Commit
@@ -215,6 +215,32 @@ def test_a_column_that_a_stream_gains_is_null_in_what_is_older(tmp_path):
         warehouse.commit("ingest", [hour]) as commit,
     ):
         commit.put_arrow("events_s", hour, warehouse.schema("events_s").empty_table())
+
+
+def a_query(kind: ColumnType) -> Query:
+    return Query(
+        id="q", kind="aggregate", text="", description="", every_s=300.0, predicates={}, on_miss="correct",
+        windows=(Window(alias="s", stream="s", range_s=300.0),),
+        outputs=(Output(name="n", expression="a0", type=kind),),
+    )  # fmt: skip
+
+
+def test_a_count_that_was_a_double_stays_one_where_it_has_answers_and_is_an_integer_elsewhere(tmp_path):
+    """Decision 33."""
+    before, now = (a_pipeline().model_copy(update={"queries": (a_query(kind),)}) for kind in ("double", "integer"))
+    tables = ("answers_q", "truth_q", "kept_q")
+    for pipeline, hour in ((before, 0), (now, 1)):
+        warehouse = Warehouse(tmp_path, pipeline)
+        assert {warehouse.schema(table).field("n").type for table in tables} == {pa.float64()}
+        with warehouse.commit("join_aggregate", [interval(hour)]) as commit:
+            for table in tables[:2]:
+                answers = pa.Table.from_pylist([{"n": 7 + hour}], warehouse.schema(table))
+                commit.put_arrow(table, interval(hour), answers)
+    found = Warehouse(tmp_path, now)
+    assert found.read_arrow("answers_q").column("n").to_pylist() == [7.0, 8.0]
+    assert found.schema("corrections_q").field("n_answered").type == pa.float64()
+    elsewhere = Warehouse(tmp_path / "new", now)
+    assert {elsewhere.schema(table).field("n").type for table in tables} == {pa.int64()}
 
 
 def test_a_damaged_file_or_log_is_named_with_what_to_do(tmp_path):

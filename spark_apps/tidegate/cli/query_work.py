@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import textwrap
 
-import pyarrow as pa
-
 from tidegate.declarations.models import Pipeline, Query, Window
+from tidegate.operators.arrivals import is_text
 from tidegate.queries.questions import aggregate_spec
 from tidegate.readable import format_bytes, format_seconds
 
@@ -44,9 +43,9 @@ def _joins(query: Query) -> str:
         w.alias: {j.slot for j in query.join_classes if w.alias in {a for a, _ in j.columns}} for w in query.windows
     }
     names = {j.slot: j.columns[0][1] for j in query.join_classes}
-    wanted = {g.alias: f"{g.alias}.{g.column}" for g in query.group_by}
+    wanted = {g.alias: g.words for g in query.group_by}
     if all(keys == next(iter(sides.values())) for keys in sides.values()):
-        per = ", ".join(dict.fromkeys(f"{g.alias}.{g.column}" for g in query.group_by))
+        per = ", ".join(dict.fromkeys(g.words for g in query.group_by))
         return f"{' × '.join(sides)} key by key" + (f", then summed up per {per}" if per else ", then summed up")
     left = list(sides)
     done, keys = left.pop(0), set(sides[next(iter(sides))])
@@ -93,16 +92,21 @@ def _tuples(pipeline: Pipeline, window: Window, slack_s: float) -> float:
 def _bytes(pipeline: Pipeline, query: Query, side: int) -> float:
     held = aggregate_spec(query).side_schema(side)
     kinds = [field.type for field in held]
-    return sum(_TEXT_BYTES if pa.types.is_string(kind) else kind.bit_width / 8 for kind in kinds) + len(kinds) / 8
+    return sum(_TEXT_BYTES if is_text(kind) else kind.bit_width / 8 for kind in kinds) + len(kinds) / 8
 
 
 def _cost(query: Query) -> str:
     if query.kind == "top_k":
         return "one comparison per tuple; windows are answered from the candidates of their panes, many at once"
-    extremes = any(a.function in ("min", "max") for a in query.aggregates)
+    extremes = dict.fromkeys(a.function.upper() for a in query.aggregates if a.called.extreme is not None)
     cost = "a tuple updates its key's running totals twice, on arrival and on expiry, however wide the window is"
     if extremes:
-        cost += "; MIN and MAX: times the logarithm of the windows answered at once"
+        cost += f"; {' and '.join(extremes)}: times the logarithm of the windows answered at once"
+    by_value = dict.fromkeys(
+        a.function.upper() for a in query.aggregates if a.called.by_value and a.called.of_distinct is None
+    )
+    if by_value:
+        cost += f"; {' and '.join(by_value)}: each different value of a window is looked at when it is answered"
     slots = {
         frozenset(j.slot for j in query.join_classes if w.alias in {a for a, _ in j.columns}) for w in query.windows
     }

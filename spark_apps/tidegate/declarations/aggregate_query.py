@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from tidegate.declarations import decimals
+from tidegate.aggregates import Call, CallError, is_call, read_call
 from tidegate.declarations.answer_names import AnswerNames, given_name
 from tidegate.declarations.expression_types import Typer, render, stored_column, typed_sql
-from tidegate.declarations.functions import AGGREGATES
 from tidegate.declarations.models import Aggregate, GroupColumn, Output
 from tidegate.declarations.positions import Report
 from tidegate.declarations.scope import Scope, ScopedColumn, Unresolved, offset_of
-from tidegate.values.types import ColumnType, digits_of, is_number
+from tidegate.values.types import ColumnType
 
 
 @dataclass
@@ -24,15 +24,21 @@ class AggregateQuery:
     report: Report
     groups: list[GroupColumn] = field(default_factory=list)
     grouped: dict[str, ScopedColumn] = field(default_factory=dict)  # by slot
+    computed: dict[str, str] = field(default_factory=dict)  # slot → what tells one expression from another
+    computed_groups: dict[str, tuple[str, str, ColumnType]] = field(default_factory=dict)
     group_offsets: dict[str, int] = field(default_factory=dict)
+    group_texts: dict[str, str] = field(default_factory=dict)
     aggregates: list[Aggregate] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     having: str | None = None
+    groups_are_good: bool = True
 
     def read(self, select: exp.Select) -> None:
         """Read all parts; afterwards they stand in the fields."""
-        self._read_groups(select.args.get("group"))
-        typer = Typer(self.report, self._leaf)
+        before = len(self.report.mistakes)
+        self._read_groups(select.args.get("group"), select.expressions)
+        self.groups_are_good = len(self.report.mistakes) == before
+        typer = Typer(self.report, self._leaf, self._type_of_group)
         names = AnswerNames(self.scope, self.report, top_k=False)
         answers: dict[str, exp.Expression] = {}
         for item in select.expressions:
@@ -53,35 +59,111 @@ class AggregateQuery:
             if typer.condition(condition, "HAVING"):
                 self.having = render(condition, self._slot)
 
-    def _read_groups(self, group: exp.Group | None) -> None:
+    def _read_groups(self, group: exp.Group | None, items: Sequence[exp.Expression]) -> None:
         if group is None:
             return
         if any(value for key, value in group.args.items() if key != "expressions"):
-            self.report.add(offset_of(group), "only plain GROUP BY is supported", "GROUP BY column, column …")
+            self.report.add(offset_of(group), "only plain GROUP BY is supported", "GROUP BY expression, expression …")
             return
-        for node in group.expressions:
-            if not isinstance(node, exp.Column):
-                self.report.add(offset_of(node), "GROUP BY takes plain columns", "a column")
-                continue
-            column = self.scope.resolve(node, self.report)
-            if column is not None and self._group_of(column) is None:
-                slot = f"g{len(self.grouped)}"
-                self.group_offsets[slot] = offset_of(node)
-                self.grouped[slot] = column
+        for written in group.expressions:
+            node = self._meant(written, items)
+            if isinstance(node, exp.Column):
+                column = self.scope.resolve(node, self.report)
+                if column is not None and self._group_of(column) is None:
+                    self.grouped[self._next_group(written)] = column
+            elif node is not None:
+                self._read_computed(node, written)
+
+    def _meant(self, node: exp.Expression, items: Sequence[exp.Expression]) -> exp.Expression | None:
+        """What a term of GROUP BY stands for: a column first, then an item of the SELECT list, by number or name."""
+        named = None
+        if isinstance(node, exp.Literal) and not node.is_string:
+            place = int(node.this) if node.this.isdigit() else 0
+            if not 1 <= place <= len(items):
+                self.report.add(offset_of(node), f"GROUP BY {node.this} is no item of the SELECT list", "its number")
+                return None
+            named = items[place - 1].unalias()
+        elif isinstance(node, exp.Column) and not node.table and isinstance(self.scope.find(node), Unresolved):
+            of_name = (i for i in items if isinstance(i, exp.Alias) and i.alias.lower() == node.name.lower())
+            named = next((item.unalias() for item in of_name), None)
+        if named is None:
+            return node.unnest()
+        if any(is_call(part) for part in named.walk()):
+            self.report.add(offset_of(node), "GROUP BY stands for an aggregate", "an expression over columns")
+            return None
+        return named.unnest()
+
+    def _read_computed(self, node: exp.Expression, written: exp.Expression) -> None:
+        """A group by what is computed of one alias' columns."""
+        key = self._key(node)
+        if key in self.computed.values():
+            return
+        kind = Typer(self.report, self._column_leaf).value_type(node)
+        if kind is None:
+            return
+        alias = self._alias_of(node, [node], "a group")
+        if alias is not None:
+            slot = self._next_group(written)
+            self.computed[slot] = key
+            sql = typed_sql(render(node, self._bare), kind, node)
+            self.computed_groups[slot] = (alias, sql, kind)
+
+    def _next_group(self, node: exp.Expression) -> str:
+        slot = f"g{len(self.group_offsets)}"
+        self.group_offsets[slot] = offset_of(node)
+        self.group_texts[slot] = node.sql("spark", comments=False)
+        return slot
+
+    def _key(self, node: exp.Expression) -> str:
+        """The same for expressions that mean the same columns and are written alike."""
+
+        def step(part: exp.Expression) -> exp.Expression:
+            if isinstance(part, exp.Column):
+                found = self.scope.find(part)
+                if isinstance(found, ScopedColumn):
+                    return exp.column(found.name, table=found.alias, quoted=True)
+            return part
+
+        return str(node.unnest().copy().transform(step).sql("spark", comments=False, normalize_functions="upper"))
+
+    def _computed_slot(self, node: exp.Expression) -> str | None:
+        """The slot of the computed group that an expression is."""
+        if not self.computed or isinstance(node, (exp.Column, exp.Literal)):
+            return None
+        key = self._key(node)
+        return next((slot for slot, own in self.computed.items() if own == key), None)
+
+    def _alias_of(self, node: exp.Expression, parts: Sequence[exp.Expression], what: str) -> str | None:
+        """The one alias whose columns some expressions use; otherwise a mistake."""
+        columns = [c for part in parts for c in part.find_all(exp.Column)]
+        found = [one for c in columns if isinstance(one := self.scope.find(c), ScopedColumn)]
+        aliases = list(dict.fromkeys(column.alias for column in found))
+        if len(aliases) == 1:
+            return aliases[0]
+        message = f"{what} uses no column"
+        if aliases:
+            message = f"{what} is over {' and '.join(aliases)} at once, but joined pairs are not stored"
+        self.report.add(offset_of(node), message, "an expression over the columns of one alias")
+        return None
 
     def _show_groups(self) -> None:
         """A group that the answer does not show could not be told from the others, nor compared with its truth."""
         shown = {output.expression: output.name for output in reversed(self.outputs)}
-        for slot, column in self.grouped.items():
+        groups = {slot: (c.alias, c.name, c.type) for slot, c in self.grouped.items()} | self.computed_groups
+        for slot, offset in self.group_offsets.items():
+            alias, column, kind = groups[slot]
+            computed = slot in self.computed
             if slot in shown:
                 self.groups.append(
                     GroupColumn(
-                        slot=slot, alias=column.alias, column=column.name, type=column.type, shown_as=shown[slot]
+                        slot=slot, alias=alias, column=column, type=kind, shown_as=shown[slot], computed=computed
                     )
                 )
             else:
-                message = f"the answer does not show the group's column '{column.name}'"
-                self.report.add(self.group_offsets[slot], message, f"{column.name} in the SELECT list")
+                what, text = "group's column", column
+                if computed:
+                    what, text = "group's expression", self.group_texts[slot][:60]
+                self.report.add(offset, f"the answer does not show the {what} '{text}'", f"{text} in the SELECT list")
 
     def _group_of(self, column: ScopedColumn) -> str | None:
         """The slot of the group column that is the same, or is equal by a join."""
@@ -89,6 +171,10 @@ class AggregateQuery:
             if self.scope.representative(other) == self.scope.representative(column) and other.type == column.type:
                 return slot
         return None
+
+    def _type_of_group(self, node: exp.Expression) -> ColumnType | None:
+        slot = self._computed_slot(node)
+        return self.computed_groups[slot][2] if slot else None
 
     def _leaf(self, node: exp.Expression) -> ColumnType | None:
         if not isinstance(node, exp.Column):
@@ -98,6 +184,8 @@ class AggregateQuery:
         if column is None:
             return None
         if self._group_of(column) is None:
+            if not self.groups_are_good:  # what is missing may be what was mistaken
+                return None
             message = f"column '{node.sql('spark', comments=False)}' is neither aggregated nor grouped"
             expected = f"GROUP BY {column.alias}.{column.name}, or an aggregate of it"
             self.report.add(offset_of(node), message, expected)
@@ -105,53 +193,73 @@ class AggregateQuery:
         return column.type
 
     def _slot(self, node: exp.Expression) -> exp.Expression | None:
-        """The slot that stands for a column or an aggregate that has been read."""
+        """The slot that stands for a column, a group or an aggregate that has been read."""
+        computed = self._computed_slot(node)
+        if computed:
+            return exp.column(computed)
         if isinstance(node, exp.Column):
             found = self.scope.find(node)
             slot = None if isinstance(found, Unresolved) else self._group_of(found)
             return exp.column(slot) if slot else None
-        aggregate = self._aggregate(node) if type(node) in AGGREGATES else None
+        aggregate = self._aggregate(node) if is_call(node) else None
         return exp.column(aggregate.slot) if aggregate else None
 
     def _aggregate(self, node: exp.Expression) -> Aggregate | None:
         """The slot of an aggregate: a new one, unless the same aggregate has one already."""
-        function = AGGREGATES.get(type(node))
-        argument = node.this
-        if function is None or node.args.get("expressions"):
-            message = f"aggregate '{node.sql('spark', comments=False)[:60]}' is not supported"
-            self.report.add(offset_of(node), message, "COUNT(*), COUNT(x), SUM(x), AVG(x), MIN(x) or MAX(x)")
+        try:
+            call = read_call(node)
+        except CallError as error:
+            self.report.add(offset_of(node), error.message, error.expected)
             return None
-        if isinstance(argument, (exp.Distinct, exp.Order)):
-            what = "DISTINCT" if isinstance(argument, exp.Distinct) else "ORDER BY"
-            self.report.add(offset_of(node), f"{what} in an aggregate is not supported", "the aggregate of all values")
-            return None
-        whole = isinstance(argument, exp.Star) or (isinstance(argument, exp.Literal) and not argument.is_string)
-        if function == "count" and whole:
-            return self._take(function, None, None, "double")
-        if argument is None or isinstance(argument, exp.Star):
-            self.report.add(offset_of(node), f"{function.upper()} needs a value", f"{function.upper()}(column)")
-            return None
-        return self._argument(node, function, argument)
+        if call.argument is None and call.condition is None:
+            function = call.function
+            rows = Aggregate(slot="", function=function.name, alias=None, expression=None, type=function.result(None))
+            return self._take(rows)
+        return self._argument(node, call)
 
-    def _argument(self, node: exp.Expression, function: str, argument: exp.Expression) -> Aggregate | None:
-        kind = Typer(self.report, self._column_leaf).value_type(argument)
+    def _argument(self, node: exp.Expression, call: Call) -> Aggregate | None:
+        function, argument = call.function, call.argument if call.argument is not None else exp.true()
+        typer = Typer(self.report, self._column_leaf)
+        kind = typer.value_type(argument)
+        if call.condition is not None and not typer.condition(call.condition, "FILTER"):
+            return None
         if kind is None:
             return None
-        columns = [
-            found for c in argument.find_all(exp.Column) if isinstance(found := self.scope.find(c), ScopedColumn)
-        ]
-        aliases = list(dict.fromkeys(column.alias for column in columns))
-        if len(aliases) != 1:
-            message = "the aggregate uses no column"
-            if aliases:
-                message = f"the aggregate is over {' and '.join(aliases)} at once, but joined pairs are not stored"
-            self.report.add(offset_of(node), message, "an expression over the columns of one alias")
+        parts = [argument, *(part for part in (call.condition, call.by) if part is not None)]
+        alias = self._alias_of(node, parts, "the aggregate")
+        if alias is None:
             return None
-        if function in ("sum", "avg") and not is_number(kind):
-            self.report.add(offset_of(node), f"{function.upper()} of {kind} is not defined", "a number")
+        refusal = function.refusal(kind)
+        if refusal:
+            self.report.add(offset_of(node), *refusal)
             return None
         sql = typed_sql(render(argument, self._bare), kind, argument)
-        return self._take(function, aliases[0], sql, _result_type(function, kind), _added_type(kind))
+        by, by_type = None, "timestamp"
+        if function.chooses:
+            by = "event_time"
+            if call.by is not None:
+                by_kind = typer.value_type(call.by)
+                if by_kind is None:
+                    return None
+                by, by_type = typed_sql(render(call.by, self._bare), by_kind, call.by), by_kind
+        if call.condition is not None:
+            condition = render(call.condition, self._bare)
+            if by:  # without what it is chosen by, a value does not count
+                by = f"CASE WHEN {condition} THEN {by} END"
+            else:
+                sql = f"CASE WHEN {condition} THEN {sql} END"
+        new = Aggregate(
+            slot="",
+            function=function.name,
+            alias=alias,
+            expression=sql,
+            type=function.result(kind),
+            measured_type=function.measured(kind) if function.measured(kind) != function.result(kind) else None,
+            by=by,
+            by_type=by_type,
+            parameters=call.parameters,
+        )
+        return self._take(new)
 
     def _column_leaf(self, node: exp.Expression) -> ColumnType | None:
         if isinstance(node, exp.Column):
@@ -164,29 +272,18 @@ class AggregateQuery:
         found = self.scope.find(node) if isinstance(node, exp.Column) else None
         return stored_column(found) if isinstance(found, ScopedColumn) else None
 
-    def _take(
-        self, function: str, alias: str | None, expression: str | None, kind: ColumnType, added: ColumnType = "double"
-    ) -> Aggregate:
+    def _take(self, new: Aggregate) -> Aggregate:
         for known in self.aggregates:
-            if (known.function, known.alias, known.expression) == (function, alias, expression):
+            if known.model_copy(update={"slot": ""}) == new:
                 return known
-        slot = f"a{len(self.aggregates)}"
-        new = Aggregate(
-            slot=slot,
-            function=function,  # type: ignore[arg-type]
-            alias=alias,
-            expression=expression,
-            type=kind,
-            added_type=added if function in ("sum", "avg") else "double",
-        )
-        self.aggregates.append(new)
-        return new
+        self.aggregates.append(new.model_copy(update={"slot": f"a{len(self.aggregates)}"}))
+        return self.aggregates[-1]
 
     def _with_answers(self, condition: exp.Expression, answers: dict[str, exp.Expression]) -> exp.Expression:
         """HAVING with the answer's names replaced by what they stand for; columns that are grouped come first."""
 
         def step(node: exp.Expression) -> exp.Expression:
-            if isinstance(node, exp.AggFunc):
+            if is_call(node):
                 # A new object ends the descent: inside an aggregate a name is a column.
                 return node.copy()
             if isinstance(node, exp.Column) and not node.table and node.name.lower() in answers:
@@ -196,18 +293,3 @@ class AggregateQuery:
             return node
 
         return condition.copy().transform(step)
-
-
-def _result_type(function: str, kind: ColumnType) -> ColumnType:
-    """The type of an aggregate of values of a type."""
-    if function in ("min", "max"):
-        return kind
-    digits = digits_of(kind)
-    if digits is None or function == "count":
-        return "double"
-    return decimals.as_type(decimals.sum_digits(digits) if function == "sum" else decimals.average_digits(digits))
-
-
-def _added_type(kind: ColumnType) -> ColumnType:
-    """As what the values are added up: decimals as they are, all others as doubles."""
-    return kind if digits_of(kind) else "double"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sqlglot import exp
 
-from tidegate.declarations.functions import AGGREGATES
+from tidegate.aggregates import CallError, is_call, read_call
 from tidegate.declarations.names import ANSWER_COLUMNS, ID_COLUMN, TOP_K_COLUMNS, refusal
 from tidegate.declarations.positions import Report
 from tidegate.declarations.scope import Scope, ScopedColumn, offset_of
@@ -58,12 +60,18 @@ def given_name(item: exp.Expression, scope: Scope) -> str | None:
         return str(item.alias)
     if isinstance(item, exp.Column):
         return _declared(item, scope)
-    function = AGGREGATES.get(type(item))
-    if function is None:
+    return name_of_call(item, lambda column: _declared(column, scope)) if is_call(item) else None
+
+
+def name_of_call(node: exp.Expression, declared: Callable[[exp.Column], str]) -> str | None:
+    """The name of an aggregate of all rows, or of a column; ``declared``: the column's name as it was declared."""
+    try:
+        call = read_call(node)
+    except CallError:
         return None
-    if isinstance(item.this, exp.Column):
-        return f"{function}_{_declared(item.this, scope)}"
-    return function if function == "count" and isinstance(item.this, (exp.Star, exp.Literal)) else None
+    if isinstance(call.argument, exp.Column):
+        return f"{call.function.name}_{declared(call.argument)}"
+    return call.function.name if call.argument is None else None
 
 
 def _declared(column: exp.Column, scope: Scope) -> str:

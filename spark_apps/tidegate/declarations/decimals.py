@@ -115,16 +115,6 @@ def whole(digits: Digits) -> Digits:
     return digits if digits.scale == 0 else Digits(digits.precision - digits.scale + 1, 0)
 
 
-def sum_digits(digits: Digits) -> Digits:
-    """The digits of SUM."""
-    return bounded(digits.precision + 10, digits.scale)
-
-
-def average_digits(digits: Digits) -> Digits:
-    """The digits of AVG."""
-    return bounded(digits.precision + 4, digits.scale + 4)
-
-
 def operand(node: exp.Expression, kind: ColumnType) -> Digits:
     """The digits of what is computed with a decimal: its own, or those of an integer.
 

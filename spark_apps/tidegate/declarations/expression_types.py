@@ -15,6 +15,7 @@ from typing import Literal
 from sqlglot import exp, tokenize
 from sqlglot.tokens import TokenType
 
+from tidegate.aggregates import is_call
 from tidegate.declarations import decimals
 from tidegate.declarations.functions import FUNCTIONS, UNSTEADY, function_names
 from tidegate.declarations.names import ID_COLUMN, is_reserved
@@ -81,11 +82,15 @@ Leaf = Callable[[exp.Expression], "ExpressionType | None"]
 
 
 class Typer:
-    """Tells the type of an expression; ``leaf`` tells that of columns and aggregates. None follows a mistake."""
+    """Tells the type of an expression; ``leaf`` tells that of columns and aggregates. None follows a mistake.
 
-    def __init__(self, report: Report, leaf: Leaf):
+    ``known``: the types of expressions that stand for themselves, such as those that are grouped by; None of others.
+    """
+
+    def __init__(self, report: Report, leaf: Leaf, known: Leaf = lambda node: None):
         self.report = report
         self.leaf = leaf
+        self.known = known
         self._exact = False
 
     def value_type(self, node: exp.Expression) -> ColumnType | None:
@@ -105,12 +110,16 @@ class Typer:
 
     def type_of(self, node: exp.Expression) -> ExpressionType | None:  # noqa: C901 - one branch a kind of node
         """The type of an expression."""
+        if (known := self.known(node)) is not None:
+            return known
         argument, written = _NEEDED.get(type(node), ("", ""))
         if argument and not node.args.get(argument):
             self._mistake(node, f"{_name(node)} has too few arguments", written)
             return None
+        if is_call(node):
+            return self.leaf(node)
         match node:
-            case exp.Column() | exp.AggFunc():
+            case exp.Column():
                 return self.leaf(node)
             case exp.Paren():
                 return self.type_of(node.this)
@@ -387,7 +396,7 @@ class Typer:
         elif isinstance(node, exp.Window):
             self._mistake(node, "window functions (OVER) are not supported", "GROUP BY, or ORDER BY … LIMIT k")
         elif isinstance(node, exp.Filter):
-            self._mistake(node, "FILTER is not supported", "SUM(CASE WHEN … THEN 1 ELSE 0 END)")
+            self._mistake(node, "FILTER stands behind an aggregate", "SUM(x) FILTER (WHERE …)")
         elif isinstance(node, exp.Star):
             self._mistake(node, "'*' is not supported", "the columns by name")
         elif isinstance(node, exp.Interval):
@@ -438,8 +447,9 @@ def render(node: exp.Expression, replace: Callable[[exp.Expression], exp.Express
     """Spark SQL of a checked expression; ``replace`` gives what stands for a column or an aggregate, None: itself."""
 
     def step(part: exp.Expression) -> exp.Expression:
-        if isinstance(part, (exp.Column, exp.AggFunc)):
-            return replace(part) or part
+        found = replace(part)
+        if found is not None or isinstance(part, exp.Column) or is_call(part):
+            return part if found is None else found
         if isinstance(part, exp.Literal) and not part.is_string and not part.this.isdigit():
             # Without an exponent it is a DECIMAL to Spark; here it is one only beside another.
             plain = "e" in part.this.lower() or decimals.is_marked(part)

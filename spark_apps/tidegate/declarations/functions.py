@@ -8,17 +8,9 @@ from functools import cache
 
 from sqlglot import exp
 
+from tidegate.aggregates import sql_names
 from tidegate.declarations import decimals
-from tidegate.declarations.models import AggregateFunction
 from tidegate.values.types import ColumnType, Digits
-
-AGGREGATES: dict[type[exp.Expression], AggregateFunction] = {
-    exp.Count: "count",
-    exp.Sum: "sum",
-    exp.Avg: "avg",
-    exp.Min: "min",
-    exp.Max: "max",
-}
 
 # Not functions of the tuple: their value depends on when or where they are computed.
 UNSTEADY = (exp.Rand, exp.Randn, exp.Uuid, exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime, exp.CurrentUser)
@@ -112,5 +104,5 @@ FUNCTIONS: dict[type[exp.Expression], Function] = {
 def function_names() -> tuple[str, ...]:
     """Names to suggest, as Spark writes them."""
     others = (exp.Coalesce, exp.Greatest, exp.Least, exp.Nullif, exp.If)
-    classes = [*AGGREGATES, *FUNCTIONS, *others]
-    return tuple(name for kind in classes if issubclass(kind, exp.Func) for name in kind.sql_names())
+    own = tuple(n for kind in (*FUNCTIONS, *others) if issubclass(kind, exp.Func) for n in kind.sql_names())
+    return (*sql_names(), *own)

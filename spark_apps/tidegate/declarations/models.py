@@ -11,13 +11,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
+import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
+from tidegate.aggregates import AGGREGATES, AggregateFunction
 from tidegate.values.types import ColumnType, is_number
 
 QueryKind = Literal["aggregate", "join_aggregate", "top_k"]
 OnMiss = Literal["warn", "fail", "omit", "correct"]
-AggregateFunction = Literal["count", "sum", "avg", "min", "max"]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 STORES = ("s3", "gs", "abfs", "abfss")
@@ -216,26 +217,63 @@ class Aggregate(Model):
     """One aggregate that a query needs, in a slot ``a0``, ``a1`` …
 
     ``alias`` and ``expression`` are None for COUNT(*); otherwise ``expression`` is Spark SQL over the bare column
-    names of that one alias. ``type`` is the result type (avg and sum of doubles: double; count: integer; …).
-    ``added_type``: the type of the values that SUM and AVG add up.
+    names of that one alias. ``function`` names an aggregate of ``tidegate.aggregates``, ``type`` is its result's type,
+    ``measured_type`` that of the values that are read for it, None: the same. ``by``: SQL of what it chooses by, of
+    ``by_type``; ``parameters``: its numbers.
     """
 
     slot: str
-    function: AggregateFunction
+    function: str
     alias: str | None
     expression: str | None
     type: ColumnType
-    added_type: ColumnType = "double"
+    measured_type: ColumnType | None = None
+    by: str | None = None
+    by_type: ColumnType = "timestamp"
+    parameters: tuple[float, ...] = ()
+
+    @property
+    def called(self) -> AggregateFunction:
+        """What the aggregate is."""
+        return AGGREGATES[self.function]
+
+    @property
+    def measured(self) -> ColumnType:
+        """The type of the values that are read for it."""
+        return self.measured_type or self.type
+
+    @property
+    def held_type(self) -> pa.DataType:
+        """The type of what the operator is given."""
+        return self.called.held_type(self.measured)
+
+    def words(self, argument: str) -> str:
+        """The aggregate of an argument, as it is told."""
+        return self.called.called(argument, self.by or "", self.parameters)
 
 
 class GroupColumn(Model):
-    """One GROUP BY (or PARTITION BY) column, in a slot ``g0``, ``g1`` …; ``shown_as``: the answer's column of it."""
+    """One GROUP BY (or PARTITION BY) column, in a slot ``g0``, ``g1`` …; ``shown_as``: the answer's column of it.
+
+    ``computed``: whether ``column`` is no name, but Spark SQL over the bare column names of the alias.
+    """
 
     slot: str
     alias: str
     column: str
     type: ColumnType
     shown_as: str
+    computed: bool = False
+
+    @property
+    def sql(self) -> str:
+        """The group as Spark SQL over the bare column names of its alias."""
+        return self.column if self.computed else f"`{self.column}`"
+
+    @property
+    def words(self) -> str:
+        """The group as it is told: ``alias.column``, or what is computed of the alias' columns."""
+        return f"{self.alias}: {self.column}" if self.computed else f"{self.alias}.{self.column}"
 
 
 class Output(Model):

@@ -10,6 +10,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.tokens import Token, TokenType
 
+from tidegate.aggregates import is_call, names
 from tidegate.declarations.aggregate_query import AggregateQuery
 from tidegate.declarations.from_clause import read_from
 from tidegate.declarations.join_conditions import check_connected, read_conditions
@@ -200,7 +201,8 @@ def _read_kind(select: exp.Select, text: QueryText, scope: Scope, report: Report
     ordered = [args[key] for key in ("order", "limit") if args.get(key)]
     ranked = bool(ordered or args.get("qualify"))
     # Groups without an aggregate are what a top-k is ranked within.
-    aggregated = any(node.find(exp.AggFunc) for node in nodes) or (bool(args.get("group")) and not ranked)
+    called = any(is_call(part) for node in nodes for part in node.walk())
+    aggregated = called or (bool(args.get("group")) and not ranked)
     if aggregated or (len(scope.aliases) > 1 and not ranked):
         return _read_aggregate(select, text, scope, report)
     start = offset_of(select)
@@ -233,9 +235,9 @@ def _read_aggregate(select: exp.Select, text: QueryText, scope: Scope, report: R
         report.add(text.offsets["ACCURACY"], "ACCURACY is the promise of a top-k query", "ERROR for aggregates")
     query = AggregateQuery(scope, report)
     query.read(select)
-    if not query.aggregates and not report.mistakes:
+    if not query.aggregates and not query.groups and not report.mistakes:
         message = "a join without an aggregate would return every pair" if len(scope.aliases) > 1 else "no aggregate"
-        report.add(offset_of(select), message, "COUNT(*), COUNT(x), SUM(x), AVG(x), MIN(x) or MAX(x)")
+        report.add(offset_of(select), message, names())
     kind: QueryKind = "aggregate" if len(scope.aliases) == 1 else "join_aggregate"
     return {
         "kind": kind,

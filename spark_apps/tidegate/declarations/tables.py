@@ -271,6 +271,11 @@ def tables(pipeline: Pipeline) -> tuple[str, ...]:
     )
 
 
+def tables_of(query: Query) -> tuple[str, ...]:
+    """Names of the tables with a query's own columns."""
+    return tuple(f"{kind}_{query.id}" for kind in ("answers", "truth", "kept", "corrections"))
+
+
 def event_schema(stream: Stream) -> pa.Schema:
     """The columns of a stream's accepted tuples."""
     keys = [("event_id", pa.string()), ("event_time", TIMESTAMP), ("arrival_time", TIMESTAMP)]

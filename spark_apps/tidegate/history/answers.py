@@ -14,10 +14,11 @@ from tidegate.declarations.names import EVENT_COLUMNS
 from tidegate.history.past import Bools, Past, View, event_us_in
 from tidegate.history.store import Samples, Strata
 from tidegate.operators.expressions import columns_of, evaluate, truth
-from tidegate.operators.history.estimators import Bounds, Estimate, Known, LeafSample, with_uniform_arrivals
+from tidegate.operators.history.estimating import Leaves, Sampled, estimating
+from tidegate.operators.history.estimators import Bounds, Estimate, Known, LeafSample
 from tidegate.operators.history.laws import Float64s
 from tidegate.operators.history.query import HistoryAggregate, HistoryQuery
-from tidegate.operators.history.tree import COUNT, MAX, MAX_TIME, MIN, MIN_TIME, SUM, Totals, added_up
+from tidegate.operators.history.tree import MAX, MIN, SUM, Totals, added_up
 from tidegate.values.types import arrow_type
 
 Row = dict[str, Any]
@@ -122,57 +123,25 @@ class Question:
     ) -> Estimate:
         column = _column_of(aggregate, cut)
         values, valid = values_of(aggregate, samples.rows)
-        qualifies, bounds = inside & valid, bounds_of_aggregate(aggregate, cut)
-        counted = float(whole.tuples if column is None else whole.values[column, COUNT])
-        share, fraction, rows = self._shares(cut), float(cut.strata.fraction.min(initial=1.0)), int(qualifies.sum())
-        of_cut = cut.strata.tuples if column is None else cut.values[:, column, COUNT]
-        even_count = float((of_cut * share).sum())
-        if aggregate.function == "count":
-            return with_uniform_arrivals(sample.count(qualifies), even_count, fraction, rows).plus(counted)
-        assert column is not None
-        added, even_sum = float(whole.values[column, SUM]), float((cut.values[:, column, SUM] * share).sum())
-        known = known_sum_of(aggregate, samples, cut)
-        if aggregate.function == "sum":
-            found = sample.total(qualifies, values, bounds, known)
-            if found.exact and found.estimate is None:
-                return Estimate.exactly(added if counted else None)
-            return with_uniform_arrivals(found, even_sum, fraction, rows).plus(added)
-        if aggregate.function == "avg":
-            found = sample.mean(qualifies, values, bounds, counted, added, known)
-            if counted + even_count <= 0:
-                return found
-            if found.estimate is None and not found.exact and not counted:
-                found = Estimate(None, *(bounds or (None, None)))
-            return with_uniform_arrivals(found, (added + even_sum) / (counted + even_count), fraction, rows)
-        return self._extreme(aggregate.function, whole, column, cut, sample, values[qualifies])
+        bounds, known = bounds_of_aggregate(aggregate, cut), known_sum_of(aggregate, samples, cut)
+        leaves = Leaves(
+            whole.tuples,
+            None if column is None else whole.values[column],
+            cut.strata.tuples.astype(np.float64),
+            self._shares(cut),
+            None if column is None else cut.values[:, column],
+            float(cut.strata.fraction.min(initial=1.0)),
+            self.start_us,
+            self.end_us,
+        )
+        seen = Sampled(sample, inside & valid, values, bounds, known)
+        return estimating(aggregate.function).over_leaves(leaves, seen)
 
     def _shares(self, cut: View) -> Float64s:
         """Covered length / length of each cut leaf."""
         start, end = cut.strata.start_us, cut.strata.end_us
         inside: Float64s = (np.minimum(end, self.end_us) - np.maximum(start, self.start_us)) / (end - start)
         return inside
-
-    def _extreme(
-        self, function: str, whole: Totals, column: int, cut: View, sample: LeafSample, seen: Float64s
-    ) -> Estimate:
-        """MIN or MAX over whole leaves and cut ones: a cut leaf's extreme counts if it happened inside the period.
-
-        If it happened outside, it bounds what may lie inside; the sample shows what certainly does.
-        """
-        sign, extreme, at = (1.0, MIN, MIN_TIME) if function == "min" else (-1.0, MAX, MAX_TIME)
-        happened = cut.values[:, column, at]
-        inside = (happened >= self.start_us) & (happened < self.end_us)
-        candidates = sign * cut.values[:, column, extreme]
-        best = min([sign * float(whole.values[column, extreme]), *candidates[inside], *(sign * seen)])
-        open_ = candidates[~inside & (cut.values[:, column, COUNT] > 0)]
-        reach = min([best, *open_]) if not sample.complete else best
-        if not np.isfinite(best):
-            if not np.isfinite(reach):
-                return Estimate.exactly(None)
-            bounds = _bounds_of(cut, column)
-            return Estimate(None, *(bounds or (None, None)))
-        low, high = sorted((sign * best, sign * reach))
-        return Estimate(sign * best, low, high, exact=best == reach)
 
 
 def columns_read(query: HistoryQuery) -> list[str]:
@@ -206,7 +175,7 @@ def values_of(aggregate: HistoryAggregate, rows: pa.Table) -> tuple[Float64s, Bo
         return np.ones(rows.num_rows), np.ones(rows.num_rows, bool)
     computed = evaluate(aggregate.expression, rows)
     valid = np.asarray(computed.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
-    if aggregate.function == "count":
+    if estimating(aggregate.function).counts_rows:
         return np.ones(rows.num_rows), valid
     values = pc.fill_null(computed.cast(pa.float64(), safe=False), 0.0).to_numpy()
     finite = np.isfinite(values)
@@ -228,7 +197,7 @@ def _bounds_of(view: View, column: int) -> Bounds:
 def known_sum_of(aggregate: HistoryAggregate, samples: Samples, view: View) -> Known:
     """A bare column's values in all sampled tuples, and its exact sum over the leaves that have a sample."""
     column = _column_of(aggregate, view)
-    if column is None or aggregate.function == "count":
+    if column is None or estimating(aggregate.function).counts_rows:
         return None
     values, valid = values_of(aggregate, samples.rows)
     held = view.strata.fraction > 0
@@ -239,17 +208,8 @@ def _estimate(
     aggregate: HistoryAggregate, sample: LeafSample, samples: Samples, selected: Bools, view: View
 ) -> Estimate:
     values, valid = values_of(aggregate, samples.rows)
-    qualifies, bounds = selected & valid, bounds_of_aggregate(aggregate, view)
-    known = known_sum_of(aggregate, samples, view)
-    match aggregate.function:
-        case "count":
-            return sample.count(qualifies)
-        case "sum":
-            return sample.total(qualifies, values, bounds, known)
-        case "avg":
-            return sample.mean(qualifies, values, bounds, known=known)
-        case "min" | "max" as function:
-            return sample.extreme(function, qualifies, values, bounds)
+    bounds, known = bounds_of_aggregate(aggregate, view), known_sum_of(aggregate, samples, view)
+    return estimating(aggregate.function).sampled(Sampled(sample, selected & valid, values, bounds, known))
 
 
 def _added(view: View, rows: Bools) -> Totals:
@@ -259,15 +219,7 @@ def _added(view: View, rows: Bools) -> Totals:
 
 
 def _known(aggregate: HistoryAggregate, totals: Totals, column: int | None) -> float | None:
-    if column is None:
-        return float(totals.tuples)
-    values = totals.values[column]
-    if aggregate.function == "count":
-        return float(values[COUNT])
-    if values[COUNT] == 0:
-        return None
-    by_function = {"sum": values[SUM], "avg": values[SUM] / values[COUNT], "min": values[MIN], "max": values[MAX]}
-    return float(by_function[aggregate.function])
+    return estimating(aggregate.function).of_leaves(totals.tuples, None if column is None else totals.values[column])
 
 
 def groups_of(samples: pa.Table, group_by: Sequence[str], selected: Bools) -> list[tuple[tuple[Any, ...], Bools]]:

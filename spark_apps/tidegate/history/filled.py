@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import sqlglot
+from sqlglot import exp
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, Query, Stream, from_us
@@ -155,8 +156,11 @@ class Filling:
         """UserError if history cannot compute what the query asks of its tuples."""
         stream = warehouse.pipeline.stream(query.streams[0])
         # The query's own slots, as a query over history: parsed and checked by the same code.
+        computed = next((group.column for group in query.group_by if group.computed), None)
+        if computed is not None:
+            raise UserError(f"query {query.id} groups by {computed}: history fills windows grouped by plain columns")
         shown = [f"`{group.column}` AS {group.slot}" for group in query.group_by]
-        shown += [f"{a.function.upper()}({a.expression or '*'}) AS {a.slot}" for a in query.aggregates]
+        shown += [f"{a.words(a.expression or '*')} AS {a.slot}" for a in query.aggregates]
         sql = f"SELECT {', '.join(shown)} FROM `{stream.name}`"
         predicate = next(iter(query.predicates.values()), None)
         sql += f" WHERE {predicate}" if predicate else ""
@@ -245,6 +249,8 @@ class Filling:
 
     def _expression(self, text: str, groups: dict[str, Any]):  # type: ignore[no-untyped-def]
         node, slots = sqlglot.parse_one(text, dialect="spark"), [a.slot for a in self.query.aggregates]
+        if isinstance(node, exp.Cast) and node.to.is_type("bigint"):  # of estimates an integer has an interval, too
+            node = node.this
 
         def compute(values: Float64s) -> Float64s:
             columns = {slot: pa.array(values[:, i]) for i, slot in enumerate(slots)}

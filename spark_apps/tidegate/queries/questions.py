@@ -13,22 +13,22 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from tidegate.aggregates.accumulators import Partial
 from tidegate.declarations.models import Aggregate, Query
 from tidegate.operators import join_aggregate, top_k
-from tidegate.operators.arrivals import layout_bytes
+from tidegate.operators.arrivals import is_text, layout_bytes
 from tidegate.operators.expressions import Failed
-from tidegate.operators.limbs import is_decimal
 from tidegate.operators.schedule import Schedule
 from tidegate.operators.tuple_bytes import Held
 from tidegate.queries import scan
-from tidegate.queries.decimal_totals import averages, scaled_up
 from tidegate.queries.sieves import Sieve
 from tidegate.store.places import mapped, place
 from tidegate.values.types import arrow_type
 
 _ROWS_AT_ONCE = 1 << 18
+# Of a value, or what it is chosen by, that is no text, where both are held together.
+_PACKED_BYTES = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,8 +129,8 @@ class Answering:
             return partial.select(slots).rename_columns(names)
         if not query.group_by:
             partial = _with_empty(partial, first, last)
-        valued = _valued(query, partial, self.question.coverage)
-        failed, index = Failed(valued, _overflown(query, partial, valued)), valued.column("window_index").to_numpy()
+        valued, lost = _valued(query, partial, self.question.coverage)
+        failed, index = Failed(valued, lost), valued.column("window_index").to_numpy()
         if query.having:
             valued = failed.filtered(query.having)
         columns = {o.name: failed.value(o.expression, arrow_type(o.type)) for o in query.outputs}
@@ -213,40 +213,20 @@ def _with_empty(partial: pa.Table, first: int, last: int) -> pa.Table:
     return pa.concat_tables([partial, rows], promote_options="default").sort_by("window_index")
 
 
-def _valued(query: Query, partial: pa.Table, coverage: np.ndarray) -> pa.Table:
-    """Groups and aggregates as emitted: COUNT and SUM scaled up to the whole range."""
+def _valued(query: Query, partial: pa.Table, coverage: np.ndarray) -> tuple[pa.Table, np.ndarray]:
+    """Groups and aggregates as emitted, and bool[n]: where an aggregate has a value that its type cannot express."""
     index = partial.column("window_index")
     # A window that holds nothing of its range says nothing of it: NULL, not a division by zero.
     share = pa.array(coverage, mask=coverage == 0).take(index.combine_chunks())
     columns = {group.slot: partial.column(group.slot) for group in query.group_by}
-    columns |= {a.slot: _value(a, partial, share) for a in query.aggregates}
-    return pa.table({"window_index": index, **columns})
-
-
-def _overflown(query: Query, partial: pa.Table, valued: pa.Table) -> np.ndarray:
-    """bool[n]: where a sum of decimals is known, but has more digits than its type."""
-    lost = np.zeros(len(partial), dtype=bool)
+    failed = np.zeros(len(partial), dtype=bool)
     for aggregate in query.aggregates:
-        if is_decimal(arrow_type(aggregate.added_type)):
-            total, value = partial.column(f"{aggregate.slot}_sum"), valued.column(aggregate.slot)
-            lost |= np.asarray(pc.and_(pc.is_valid(total), pc.is_null(value)).to_numpy(), dtype=bool)
-    return lost
-
-
-def _value(aggregate: Aggregate, partial: pa.Table, share: pa.Array) -> pa.ChunkedArray | pa.Array:
-    slot, function, kind = aggregate.slot, aggregate.function, arrow_type(aggregate.type)
-    if function in ("min", "max"):
-        return partial.column(f"{slot}_{function}")
-    count = pc.fill_null(partial.column(f"{slot}_count").cast(pa.float64()), 0.0)
-    if function == "count":
-        return pc.divide(count, share)
-    total = partial.column(f"{slot}_sum")
-    if is_decimal(kind):
-        exact, counts = total.combine_chunks(), partial.column(f"{slot}_count").combine_chunks()
-        return scaled_up(exact, share, kind) if function == "sum" else averages(exact, counts, kind)
-    if function == "sum":
-        return pc.divide(total, share)
-    return pc.divide(total, pc.if_else(pc.greater(count, 0.0), count, pa.scalar(None, pa.float64())))
+        own = Partial(aggregate.slot, partial, share, arrow_type(aggregate.type), aggregate.parameters)
+        columns[aggregate.slot] = value = aggregate.called.finish(own)
+        lost = aggregate.called.lost(own, value)
+        if lost is not None:
+            failed |= np.asarray(lost.to_numpy(zero_copy_only=False), dtype=bool)
+    return pa.table({"window_index": index, **columns}), failed
 
 
 def _sides(question: Question, schedules: Sequence[Schedule]) -> list[scan.Side]:
@@ -265,7 +245,12 @@ def _sides(question: Question, schedules: Sequence[Schedule]) -> list[scan.Side]
         bounds_us = min(firsts), max(ends), max(lasts)
         constants = {"side": pa.scalar(index, pa.int8())}
         files, waited_us = question.files[window.stream], question.waited_us
-        side = scan.Side(files, bounds_us, conditions, columns, constants, waited_us=waited_us)
+        held = {
+            a.slot: scan.HeldOf(a.called.held, _by(a) if a.by is not None else None, a.parameters)
+            for a in query.aggregates
+            if a.alias == window.alias and a.called.valued
+        }
+        side = scan.Side(files, bounds_us, conditions, columns, constants, held, waited_us=waited_us)
         if question.part is not None:
             key = shared_key(query)
             assert key is not None
@@ -290,7 +275,7 @@ def aggregate_spec(query: Query) -> join_aggregate.Spec:
     keys = _groups_of_keys(query)
     columns = [(j.slot, arrow_type(j.type)) for j in query.join_classes]
     columns += [(g.slot, arrow_type(g.type)) for g in query.group_by if g.slot not in keys]
-    columns += [(a.slot, _measured_type(a)) for a in query.aggregates if a.alias is not None]
+    columns += [(a.slot, a.held_type) for a in query.aggregates if a.alias is not None]
     sides = tuple(
         join_aggregate.Side(
             w.alias,
@@ -306,20 +291,18 @@ def aggregate_spec(query: Query) -> join_aggregate.Spec:
 def _groups_of_keys(query: Query) -> dict[str, str]:
     """Group slot → class slot, for the groups that are join keys: the operator needs no column of theirs."""
     classes = {(column, join.type): join.slot for join in query.join_classes for column in join.columns}
-    known = {g.slot: classes.get(((g.alias, g.column), g.type)) for g in query.group_by}
+    known = {g.slot: classes.get(((g.alias, g.column), g.type)) for g in query.group_by if not g.computed}
     return {slot: found for slot, found in known.items() if found is not None}
-
-
-def _measured_type(aggregate: Aggregate) -> pa.DataType:
-    """What the operator is given: doubles or decimals to add up, a flag to count, the value itself for an extreme."""
-    if aggregate.function == "count":
-        return pa.bool_()
-    return arrow_type(aggregate.added_type if aggregate.function in ("sum", "avg") else aggregate.type)
 
 
 def _counted(query: Query) -> set[str]:
     """Slots of which it only matters whether there is a value."""
-    return {aggregate.slot for aggregate in query.aggregates if aggregate.function == "count"}
+    return {aggregate.slot for aggregate in query.aggregates if not aggregate.called.valued}
+
+
+def _by(aggregate: Aggregate) -> str:
+    """What the column is called of what an aggregate chooses by."""
+    return f"{aggregate.slot}_by"
 
 
 def computations(query: Query, alias: str) -> list[tuple[str | None, str, pa.DataType | None]]:
@@ -339,11 +322,13 @@ def computations(query: Query, alias: str) -> list[tuple[str | None, str, pa.Dat
         asked += [(join.slot, f"`{name}`", arrow_type(join.type)) for name in own[:1]]
     keys = _groups_of_keys(query)
     groups = [g for g in query.group_by if g.alias == alias and g.slot not in keys]
-    asked += [(g.slot, f"`{g.column}`", arrow_type(g.type)) for g in groups]
+    asked += [(g.slot, g.sql, arrow_type(g.type)) for g in groups]
     for aggregate in query.aggregates:
         if aggregate.expression is not None and aggregate.alias == alias:
-            kind = None if aggregate.function == "count" else _measured_type(aggregate)
+            kind = arrow_type(aggregate.measured) if aggregate.called.valued else None
             asked.append((aggregate.slot, aggregate.expression, kind))
+            if aggregate.by is not None:
+                asked.append((_by(aggregate), aggregate.by, arrow_type(aggregate.by_type)))
     return asked
 
 
@@ -380,6 +365,9 @@ def held(query: Query, alias: str) -> Held:
         schema = top_k_spec(query, 1).input_schema
     else:
         schema = aggregate_spec(query).side_schema([w.alias for w in query.windows].index(alias))
-    texts = {field.name for field in schema if pa.types.is_string(field.type)}
-    values = tuple(sql for slot, sql, _ in computations(query, alias) if slot in texts)
-    return Held(layout_bytes(schema, 1, 0), values, query.predicates.get(alias))
+    texts = {field.name for field in schema if is_text(field.type)}
+    texts |= {f"{name}_by" for name in texts}
+    asked = [(sql, kind) for slot, sql, kind in computations(query, alias) if slot in texts]
+    values = tuple(sql for sql, kind in asked if kind == pa.string())
+    packed = sum(_PACKED_BYTES for _, kind in asked if kind != pa.string())
+    return Held(layout_bytes(schema, 1, 0) + packed, values, query.predicates.get(alias))

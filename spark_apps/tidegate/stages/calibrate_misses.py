@@ -20,11 +20,11 @@ from tidegate.engine import Slice
 from tidegate.engine.context import RunContext, StageRun
 from tidegate.operators.accuracy import within
 from tidegate.operators.codes import NULL, codes, decode, group_ids
-from tidegate.operators.limbs import is_decimal, unscaled
 from tidegate.operators.schedule import Int64s
 from tidegate.queries.answers import rows_of_windows
 from tidegate.queries.slices import PartFile, Staged, in_order, windows_by_rows
 from tidegate.store.intervals import Interval, labels_holding
+from tidegate.values.limbs import is_decimal, unscaled
 from tidegate.values.types import is_number
 
 

@@ -381,12 +381,12 @@ def _output_text(query: Query, expression: str) -> str:
     """What an output of an aggregate query is, said in the query's own terms instead of slots."""
     for group in query.group_by:
         if expression.strip("`") == group.slot:
-            return f"The group: `{group.alias}.{group.column}`."
+            return f"The group: `{group.words}`."
     for aggregate in query.aggregates:
         if expression.strip("`") == aggregate.slot:
             of = "*" if aggregate.expression is None else aggregate.expression
-            scaled = " Scaled by 1/coverage." if aggregate.function in ("count", "sum") else ""
-            return f"`{aggregate.function}({of})` over the window.{scaled}"
+            scaled = " Scaled by 1/coverage." if aggregate.called.scaled else ""
+            return f"`{aggregate.words(of)}` over the window.{scaled}"
     return "Computed from the query's aggregates and groups."
 
 

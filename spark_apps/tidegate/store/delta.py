@@ -560,6 +560,12 @@ class DeltaLog:
     def _whole_schema(self) -> pa.Schema:
         return self.schema.append(pa.field("interval", pa.string())) if self.partitioned else self.schema
 
+    def stored_schema(self) -> pa.Schema | None:
+        """The schema that the table has, whatever is declared; None if there is no table."""
+        if self.refresh() < 0:
+            return None
+        return pa.schema(opened(self.folder).schema().to_arrow())
+
     def _fit(self) -> None:
         """Give the table the columns that have been declared since; UserError if one has another type."""
         if self._fits:

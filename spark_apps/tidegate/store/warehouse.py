@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline
-from tidegate.declarations.tables import required_columns, schema, tables
+from tidegate.declarations.names import CORRECTED
+from tidegate.declarations.tables import required_columns, schema, tables, tables_of
 from tidegate.store import parquet
 from tidegate.store.commit import STATE, Commit
 from tidegate.store.commits import Commits
@@ -50,6 +51,7 @@ class Warehouse:
         self.commits = Commits(self.folder)
         self._logs = _Logs(self)
         self._cut: Cut | None = None
+        self._kept: dict[str, frozenset[str]] = {}
 
     @property
     def cut(self) -> Cut:
@@ -87,8 +89,26 @@ class Warehouse:
         return sorted(f"{MARTS}/{log.parent.name}" for log in (self.folder / MARTS).glob("*/_delta_log"))
 
     def schema(self, table: str) -> pa.Schema:
-        """The table's Arrow schema, without ``interval``."""
-        return schema(self.pipeline, table)
+        """The table's Arrow schema, without ``interval``: as declared, but for columns that were doubles before.
+
+        COUNT and SUM of integers were doubles once; where a query has answers from then its columns stay doubles.
+        """
+        declared = schema(self.pipeline, table)
+        kept = self._doubles_kept(table) if any(pa.types.is_int64(field.type) for field in declared) else frozenset()
+        return pa.schema([f.with_type(pa.float64()) if f.name in kept else f for f in declared])
+
+    def _doubles_kept(self, table: str) -> frozenset[str]:
+        """The columns of a query's table that are integers as declared and doubles in its answers."""
+        query = next((q for q in self.pipeline.queries if table in tables_of(q)), None)
+        if query is None or not any(o.type == "integer" for o in query.outputs):
+            return frozenset()
+        if query.id not in self._kept:
+            there = DeltaLog(self.folder / f"answers_{query.id}", pa.schema([])).stored_schema()
+            doubles = {field.name for field in there or () if pa.types.is_float64(field.type)}
+            names = [o.name for o in query.outputs if o.type == "integer" and o.name in doubles]
+            names += [pattern.format(name) for name in names for pattern in CORRECTED]
+            self._kept[query.id] = frozenset(names)
+        return self._kept[query.id]
 
     def labels(self, table: str) -> list[str]:
         """Labels of the partitions that are there, ascending."""

@@ -33,7 +33,7 @@ from tidegate.operators.expressions.columns import (
     midnight,
 )
 from tidegate.operators.expressions.times import date_of
-from tidegate.operators.limbs import is_decimal
+from tidegate.values.limbs import is_decimal
 
 _REAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)

@@ -11,7 +11,7 @@ from sqlglot import exp
 from tidegate.operators.expressions import decimals
 from tidegate.operators.expressions.casts import cast, date_of_text, instant_of_text
 from tidegate.operators.expressions.columns import BOOLEAN, DATE, DOUBLE, STRING, TIMESTAMP, Value, midnight
-from tidegate.operators.limbs import is_decimal
+from tidegate.values.limbs import is_decimal
 
 _PLAIN: Mapping[type[exp.Expression], Callable[..., Value]] = {
     exp.EQ: pc.equal,

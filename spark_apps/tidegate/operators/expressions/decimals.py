@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from tidegate.declarations import decimals
-from tidegate.operators import limbs
 from tidegate.operators.expressions.columns import (
     BOOLEAN,
     DOUBLE,
@@ -27,7 +26,8 @@ from tidegate.operators.expressions.columns import (
     Value,
     each_distinct,
 )
-from tidegate.operators.limbs import divided, is_decimal, moved
+from tidegate.values import limbs
+from tidegate.values.limbs import divided, is_decimal, moved
 from tidegate.values.types import Digits
 
 _SECOND_PLACES = 6  # of microseconds

@@ -28,7 +28,7 @@ from tidegate.operators.expressions.comparing import (
     null_safe_equal,
     unified,
 )
-from tidegate.operators.limbs import is_decimal
+from tidegate.values.limbs import is_decimal
 from tidegate.values.types import Digits, arrow_type
 
 Rows: TypeAlias = Any

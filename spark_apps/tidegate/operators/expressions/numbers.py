@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from tidegate.operators.expressions import decimals
 from tidegate.operators.expressions.columns import DOUBLE, INTEGER, Value, computed, each_distinct
-from tidegate.operators.limbs import is_decimal
+from tidegate.values.limbs import is_decimal
 
 _LEAST = np.iinfo(np.int64).min
 _MOST_SCALE = 400  # no double has a digit further away from the point

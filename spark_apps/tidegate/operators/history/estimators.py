@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+
+from tidegate.aggregates.accumulators import Extreme
 
 Int64s = npt.NDArray[np.int64]
 Float64s = npt.NDArray[np.float64]
@@ -247,14 +248,14 @@ class LeafSample:
         low, high = mean - share * max(mean - bounds[0], 0.0), mean + share * max(bounds[1] - mean, 0.0)
         return Estimate(mean, low, high)
 
-    def extreme(self, function: Literal["min", "max"], qualifies: Bools, values: Float64s, bounds: Bounds) -> Estimate:
+    def extreme(self, extreme: Extreme, qualifies: Bools, values: Float64s, bounds: Bounds) -> Estimate:
         """MIN or MAX: what the sample shows, and the exact extreme of the leaves as the bound beyond it."""
         if not qualifies.any():
             return Estimate.exactly(None) if self.complete else Estimate(None, None, None)
-        seen = float(values[qualifies].min() if function == "min" else values[qualifies].max())
+        seen = float(extreme.pick.reduce(values[qualifies]))
         if self.complete:
             return Estimate.exactly(seen)
-        if function == "min":
+        if extreme.sign > 0:
             low = None if bounds is None else min(bounds[0], seen)
             return Estimate(seen, low, seen, exact=low == seen)
         high = None if bounds is None else max(bounds[1], seen)

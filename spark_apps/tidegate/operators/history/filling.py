@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import fsum
 
 import numpy as np
 
-from tidegate.declarations.models import AggregateFunction
+from tidegate.operators.history.estimating import Estimating, Sampled, estimating
 from tidegate.operators.history.estimators import Bools, Bounds, Estimate, Float64s, Known, LeafSample
 
 _STEP = 1e-6
@@ -42,7 +41,7 @@ class FilledAggregate:
     (800, 720, 890)
     """
 
-    function: AggregateFunction
+    function: str
     held: Float64s
     sample: LeafSample
     qualifies: Bools
@@ -50,47 +49,26 @@ class FilledAggregate:
     bounds: Bounds = None
     known: Known = None
 
+    @property
+    def of(self) -> Estimating:
+        """What history says of the aggregate."""
+        return estimating(self.function)
+
+    @property
+    def rest(self) -> Sampled:
+        """The part that is sampled."""
+        return Sampled(self.sample, self.qualifies, self.values, self.bounds, self.known)
+
     def estimate(self) -> Estimate:
         """The aggregate over the whole range, with its interval."""
-        held = self.held
-        if self.function == "count":
-            return self.sample.count(self.qualifies).plus(float(len(held)))
-        if self.function == "sum":
-            found = self.sample.total(self.qualifies, self.values, self.bounds, self.known)
-            if found.exact and found.estimate is None:
-                return Estimate.exactly(fsum(held) if len(held) else None)
-            return found.plus(fsum(held))
-        if self.function == "avg":
-            return self.sample.mean(
-                self.qualifies, self.values, self.bounds, float(len(held)), fsum(held), known=self.known
-            )
-        return self._extreme(self.function)
-
-    def _extreme(self, function: str) -> Estimate:
-        sign = 1.0 if function == "min" else -1.0
-        seen = np.concatenate([self.held, self.values[self.qualifies]])
-        if self.sample.complete:
-            return Estimate.exactly(float(sign * (sign * seen).min()) if len(seen) else None)
-        ends = None if self.bounds is None else sorted(sign * bound for bound in self.bounds)
-        if not len(seen):
-            return Estimate(None, *(self.bounds or (None, None)))
-        best = float((sign * seen).min())
-        reach = None if ends is None else min(best, ends[0])
-        low, high = (reach, best) if sign > 0 else (-best, None if reach is None else -reach)
-        return Estimate(sign * best, low, high, exact=reach == best)
+        return self.of.filled(self.held, self.rest)
 
     def influence(self, estimated: float, count: float) -> Float64s:
         """float64[m]: how far each sampled tuple, per unit of its weight, moves the aggregate; not of extremes.
 
         ``estimated``: the aggregate's estimate, ``count``: that of the tuples it is over.
         """
-        if self.function == "count":
-            moved = np.ones(len(self.values))
-        elif self.function == "sum":
-            moved = self.values
-        else:
-            moved = (self.values - estimated) / max(count, 1.0)
-        return np.where(self.qualifies, moved, 0.0)
+        return self.of.influence(self.rest, estimated, count)
 
 
 def filled_expression(expression: Expression, parts: Sequence[FilledAggregate]) -> Estimate:
@@ -115,7 +93,7 @@ def filled_expression(expression: Expression, parts: Sequence[FilledAggregate]) 
         return Estimate.exactly(None if np.isnan(value) else value)
     if np.isnan(value):
         return Estimate(None, None, None)
-    if any(part.function in ("min", "max") and not e.exact for part, e in zip(parts, found, strict=True)):
+    if any(not part.of.linear and not e.exact for part, e in zip(parts, found, strict=True)):
         return Estimate(value, None, None)
     steps = _STEP * np.maximum(np.abs(at), 1.0)
     slopes = (expression(at + np.diag(steps)) - expression(at - np.diag(steps))) / (2 * steps)

@@ -10,10 +10,11 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 
+from tidegate.aggregates import CallError, is_call, read_call, shapes
+from tidegate.declarations.answer_names import name_of_call
 from tidegate.declarations.errors import DeclarationErrors, UserError
 from tidegate.declarations.expression_types import Typer
-from tidegate.declarations.functions import AGGREGATES
-from tidegate.declarations.models import AggregateFunction, Stream
+from tidegate.declarations.models import Stream
 from tidegate.declarations.positions import Report, Source, nearest_name
 from tidegate.declarations.scope import Scope, StreamSchema, offset_of
 from tidegate.values.types import ColumnType, is_number
@@ -27,7 +28,7 @@ class HistoryAggregate:
     """One aggregate of the SELECT list; ``expression`` None is COUNT(*), ``column`` is set if it is a bare column."""
 
     name: str
-    function: AggregateFunction
+    function: str
     expression: exp.Expression | None
     column: str | None
 
@@ -167,28 +168,28 @@ def _groups(group: exp.Group | None, scope: Scope, report: Report) -> tuple[str,
 
 
 def _aggregate(node: exp.Expression, name: str, typer: Typer, scope: Scope, report: Report) -> HistoryAggregate | None:
-    function = AGGREGATES.get(type(node))
-    argument = node.this if function else None
-    if function is None or isinstance(argument, exp.Distinct) or node.args.get("expressions"):
+    try:
+        call = read_call(node)
+    except CallError as error:
+        report.add(offset_of(node), error.message, error.expected)
+        return None
+    function, argument = call.function, call.argument
+    if function.estimated is None:
         text = node.sql("spark", comments=False)[:60]
-        report.add(
-            offset_of(node), f"'{text}' is not supported", "COUNT(*), COUNT(x), SUM(x), AVG(x), MIN(x) or MAX(x)"
-        )
+        report.add(offset_of(node), f"history cannot estimate '{text}'", shapes(estimated=True))
         return None
-    if function == "count" and isinstance(argument, (exp.Star, exp.Literal)):
-        return HistoryAggregate(name, function, None, None)
-    if argument is None or isinstance(argument, exp.Star):
-        report.add(offset_of(node), f"{function.upper()} needs a value", f"{function.upper()}(column)")
-        return None
+    if argument is None:
+        return HistoryAggregate(name, function.name, None, None)
     kind = typer.value_type(argument)
     if kind is None:
         return None
-    if function != "count" and not is_number(kind):
-        report.add(offset_of(argument), f"history estimates {function.upper()} of numbers, not of a {kind}", "a number")
+    if function.valued and not is_number(kind):
+        called = function.name.upper()
+        report.add(offset_of(argument), f"history estimates {called} of numbers, not of a {kind}", "a number")
         return None
     plain = argument.unnest()
     bare = scope.resolve(plain, report) if isinstance(plain, exp.Column) else None
-    return HistoryAggregate(name, function, plain, bare.name if bare else None)
+    return HistoryAggregate(name, function.name, plain, bare.name if bare else None)
 
 
 def _name(item: exp.Expression) -> str | None:
@@ -197,7 +198,4 @@ def _name(item: exp.Expression) -> str | None:
         return str(item.alias)
     if isinstance(item, exp.Column):
         return str(item.name)
-    function = AGGREGATES.get(type(item))
-    if function and isinstance(item.this, exp.Column):
-        return f"{function}_{item.this.name}"
-    return function if function == "count" and isinstance(item.this, (exp.Star, exp.Literal)) else None
+    return name_of_call(item, lambda column: str(column.name)) if is_call(item) else None

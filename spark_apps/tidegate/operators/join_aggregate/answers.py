@@ -8,15 +8,15 @@ from itertools import combinations
 import numpy as np
 import pyarrow as pa
 
+from tidegate.aggregates.exact import as_lists, totals
 from tidegate.operators.codes import NULL, decode
-from tidegate.operators.join_aggregate.codebook import from_ordered_integers, orders_as_integers
-from tidegate.operators.join_aggregate.combining import as_lists
-from tidegate.operators.join_aggregate.exact import totals
 from tidegate.operators.join_aggregate.histories import NULLS, Histories
 from tidegate.operators.join_aggregate.joins import joined, product
-from tidegate.operators.join_aggregate.spec import PARTS, Spec
+from tidegate.operators.join_aggregate.spec import Spec
 from tidegate.operators.join_aggregate.tuples import Books
+from tidegate.operators.join_aggregate.values import OfValues
 from tidegate.operators.schedule import Int64s
+from tidegate.values.ordered import from_ordered_integers, orders_as_integers
 
 
 def joined_all(spec: Spec, families: Sequence[Sequence[Histories]]) -> Histories:
@@ -25,16 +25,16 @@ def joined_all(spec: Spec, families: Sequence[Sequence[Histories]]) -> Histories
     A class that no other relation has is summed away with each join. Of the relations that share a class those are
     joined that leave the fewest keys, so that chains and stars need no more than the totals per key.
     """
-    functions = {measure.slot: measure.function for measure in spec.aggregates}
+    kinds = {m.slot: m.extreme for m in spec.aggregates if m.extreme is not None}
     relations: list[Histories] = []
 
     def kept(names: Iterable[str], others: Iterable[Iterable[str]]) -> list[str]:
-        needed = {*spec.group_keys.values(), *(name for other in others for name in other)}
+        needed = {*spec.group_keys.values(), *spec.value_slots, *(name for other in others for name in other)}
         return [name for name in dict.fromkeys(names) if name in needed]
 
     for place, family in enumerate(families):
         others = [other[0].keys for i, other in enumerate(families) if i != place]
-        relations.append(product(family, kept(family[0].keys, others), functions))
+        relations.append(product(family, kept(family[0].keys, others), kinds))
     while len(relations) > 1:
         choices = []
         for (i, left), (k, right) in combinations(enumerate(relations), 2):
@@ -43,7 +43,7 @@ def joined_all(spec: Spec, families: Sequence[Sequence[Histories]]) -> Histories
             on = [name for name in right.keys if name in left.keys]
             choices.append(((not on, len(keep), len(left) + len(right), i, k), (left, right, on, keep), rest))
         _, chosen, rest = min(choices, key=lambda choice: choice[0])
-        relations = [joined(*chosen, functions), *rest]
+        relations = [joined(*chosen, kinds), *rest]
     return relations[0]
 
 
@@ -59,6 +59,10 @@ def answer_rows(
         books: slot → its values.
         orders: slot → rank of each code's value, for extremes that have a codebook.
     """
+    by_value = histories
+    if spec.value_slots:
+        kinds = {m.slot: m.extreme for m in spec.aggregates if m.extreme is not None}
+        histories = product([histories], list(dict.fromkeys(spec.group_keys.values())), kinds)
     row, window, owner = _rows_of_answers(spec, histories, books)
     columns: dict[str, pa.Array] = {"window_index": pa.array(windows[window])}
     for slot, key in spec.group_keys.items():
@@ -72,18 +76,22 @@ def answer_rows(
         if measure.alias is None:
             columns[f"{slot}_count"] = columns["pairs"]
             continue
-        parts = {part: column[used] for (name, part), column in histories.parts.items() if name == slot}
-        counts = histories.pairs[used] - parts.pop(NULLS, 0)
+        nulls = histories.parts.get((slot, NULLS))
+        counts = histories.pairs[used] if nulls is None else histories.pairs[used] - nulls[used]
         columns[f"{slot}_count"] = pa.array(counts[place_of])
         none = (counts == 0)[place_of]
-        if measure.function in ("sum", "avg"):
-            if spec.in_parts:
-                columns[f"{slot}_sum"] = as_lists(parts, len(used), PARTS).take(pa.array(place_of))
+        for name, total in measure.sums:
+            parts = {part: column[used] for (key, part), column in histories.parts.items() if key == name}
+            if spec.in_parts or not total.rounded:
+                columns[name] = as_lists(parts, len(used)).take(pa.array(place_of))
                 continue
             sums = totals(parts, len(used), spec.sum_type(slot), counts == 0)
-            columns[f"{slot}_sum"] = sums.take(pa.array(place_of))
-        elif measure.function in ("min", "max"):
-            name = f"{slot}_{measure.function}"
+            columns[name] = sums.take(pa.array(place_of))
+        if measure.by_value:
+            own = OfValues(spec, measure, by_value, books[slot].values, histories, window, owner)
+            columns |= own.lists(orders[slot]) if slot in spec.listed_slots else own.distinct()
+        if measure.extreme is not None:
+            name = f"{slot}_{measure.extreme.name}"
             values = histories.extremes[slot][row]
             if orders_as_integers(kind.field(name).type):
                 columns[name] = from_ordered_integers(np.where(none, 0, values), kind.field(name).type, none)

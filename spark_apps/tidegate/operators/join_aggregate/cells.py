@@ -10,15 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.operators.arrivals import received
-from tidegate.operators.join_aggregate.codebook import orders_as_integers
-from tidegate.operators.join_aggregate.exact import split
 from tidegate.operators.join_aggregate.held import without_the_late
 from tidegate.operators.join_aggregate.operator import answered_in_turns, rows_at_once
-from tidegate.operators.join_aggregate.rows import EXTREME
 from tidegate.operators.join_aggregate.spec import Measure, Spec
 from tidegate.operators.join_aggregate.state import BEFORE_ALL_US, State, start
 from tidegate.operators.join_aggregate.tuples import AllCombinations, Books, Tuples, encoded, together
-from tidegate.operators.schedule import NEVER_US, Int64s, Schedule
+from tidegate.operators.schedule import Int64s, Schedule
+from tidegate.values.ordered import orders_as_integers
 
 WORTH_SHARE = 1 / 8
 """Cells that are more than this share of the tuples are not worth it."""
@@ -48,7 +46,7 @@ class Cells:
 
         **Cost**: O(n log n) once, for any number of schedules. **Memory**: a batch, and the cells.
         """
-        columns = [spec.columns.field(m.slot).type for m in spec.aggregates if m.function in ("min", "max")]
+        columns = [spec.columns.field(m.slot).type for m in spec.aggregates if m.extreme is not None]
         if not all(map(orders_as_integers, columns)):
             return None
         grids = [_Grid.of(schedules, side.alias) for side in spec.sides]
@@ -162,13 +160,14 @@ def _values(
     for key, column in cells.values.items():
         if isinstance(key, tuple):
             yield key, np.add.reduceat(column[order], first)
-        elif measures[key].function in ("sum", "avg"):
-            for part, numbers in split(column).items():
-                yield (key, part), np.add.reduceat(numbers[order].astype(np.int64), first)
-        else:
-            function = measures[key].function
+            continue
+        for name, total in measures[key].sums:
+            for part, numbers in total.split(column).items():
+                yield (name, part), np.add.reduceat(numbers[order].astype(np.int64), first)
+        extreme = measures[key].extreme
+        if extreme is not None:
             own = column[order]
             if key in cells.nulls:
                 none = (cells.nulls[key] == cells.weight)[order]
-                own = np.where(none, NEVER_US if function == "min" else -NEVER_US, own)
-            yield key, EXTREME[function].reduceat(own, first)
+                own = np.where(none, extreme.absent, own)
+            yield key, extreme.pick.reduceat(own, first)

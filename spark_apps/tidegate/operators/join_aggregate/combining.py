@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.aggregates.accumulators import VALUES, Extreme, value_lists
+from tidegate.aggregates.exact import as_lists, from_lists, totals
 from tidegate.operators.arrivals import int64s
-from tidegate.operators.join_aggregate.codebook import as_ordered_integers, from_ordered_integers, orders_as_integers
-from tidegate.operators.join_aggregate.exact import INFINITY, MINUS_INFINITY, NAN, PART_BITS, Part, totals
-from tidegate.operators.join_aggregate.spec import Measure, Spec
+from tidegate.operators.codes import encode, runs
+from tidegate.operators.join_aggregate.spec import Spec
+from tidegate.operators.join_aggregate.values import distinct_of
 from tidegate.operators.schedule import Int64s
-
-# Beyond the exponents of all doubles: what a part that is no power of two is called in a column of integers.
-_NAMED: Mapping[Part, int] = {NAN: 1 << 20, INFINITY: 1 << 21, MINUS_INFINITY: 1 << 22}
-_NAMES = {number: name for name, number in _NAMED.items()}
-
-
-def as_lists(parts: Mapping[Part, Int64s], rows: int, kind: pa.DataType) -> pa.Array:
-    """Sums in parts (see ``exact``) as a column of lists of (exponent, units)."""
-    exponents = np.array([_NAMED.get(part, part) for part in parts], dtype=np.int32)
-    units = np.stack(list(parts.values()), axis=1).ravel() if parts else np.zeros(0, dtype=np.int64)
-    pairs = pa.StructArray.from_arrays(
-        [pa.array(np.tile(exponents, rows)), pa.array(units)], fields=list(kind.value_type)
-    )
-    return pa.ListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int32) * len(parts)), pairs, type=kind)
+from tidegate.values.ordered import as_ordered_integers, from_ordered_integers, orders_as_integers
 
 
 def combined(spec: Spec, partials: pa.Table) -> pa.Table:
@@ -65,13 +53,21 @@ def combined(spec: Spec, partials: pa.Table) -> pa.Table:
         counts = np.zeros(len(grouped), dtype=np.int64)
         np.add.at(counts, group, int64s(partials.column(name)))
         columns[name] = pa.array(counts)
-        if measure.function in ("sum", "avg"):
-            name = f"{measure.slot}_sum"
-            parts = _added(_one(partials.column(name)), group, len(grouped))
-            columns[name] = totals(parts, len(grouped), spec.sum_type(measure.slot), counts == 0)
-        elif measure.function in ("min", "max"):
-            name = f"{measure.slot}_{measure.function}"
-            columns[name] = _extreme(measure, _one(partials.column(name)), group, counts == 0)
+        for name, total in measure.sums:
+            parts = from_lists(_one(partials.column(name)), group, len(grouped))
+            columns[name] = (
+                totals(parts, len(grouped), spec.sum_type(measure.slot), counts == 0)
+                if total.rounded
+                else as_lists(parts, len(grouped))
+            )
+        if measure.by_value:
+            name = f"{measure.slot}_{VALUES}"
+            merged = _merged(_one(partials.column(name)), group, len(grouped))
+            listed = measure.called.of_distinct is None
+            columns |= {name: merged} if listed else distinct_of(spec, measure, merged, len(grouped))
+        if measure.extreme is not None:
+            name = f"{measure.slot}_{measure.extreme.name}"
+            columns[name] = _extreme(measure.extreme, _one(partials.column(name)), group, counts == 0)
     table = pa.table([columns[f.name] for f in output], schema=output)
     return table.take(np.argsort(int64s(table.column("window_index")), kind="stable"))
 
@@ -80,32 +76,24 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 
-def _added(lists: pa.Array, group: Int64s, groups: int) -> dict[Part, Int64s]:
-    """The parts of each group's sum, each unit taken in two halves, so that no addition overflows."""
-    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
-    owner = np.repeat(group, lengths)
+def _merged(lists: pa.Array, group: Int64s, groups: int) -> pa.Array:
+    """The values of each group in ascending order, and how many there are of each."""
+    owner = np.repeat(group, pc.fill_null(pc.list_value_length(lists), 0).to_numpy())
     pairs = lists.flatten()
-    exponent, units = int64s(pairs.field("exponent")), int64s(pairs.field("units"))
-    parts: dict[Part, Int64s] = {}
-    for number in np.unique(exponent).tolist():
-        own = exponent == number
-        name: Part = _NAMES.get(number, number)
-        halves = {name: units[own]}
-        if isinstance(name, int):
-            halves = {name: units[own] & ((1 << PART_BITS) - 1), name + PART_BITS: units[own] >> PART_BITS}
-        for part, values in halves.items():
-            np.add.at(parts.setdefault(part, np.zeros(groups, dtype=np.int64)), owner[own], values)
-    return parts
+    code, values = encode(pa.chunked_array([pairs.field("value")]))
+    order, first, _ = runs([owner, code], len(owner))
+    numbers = int64s(pairs.field("number"))[order]
+    numbers = np.add.reduceat(numbers, first) if len(first) else numbers
+    return value_lists(owner[order][first], groups, values.take(pa.array(code[order][first])), numbers)
 
 
-def _extreme(measure: Measure, column: pa.Array, group: Int64s, none: np.ndarray) -> pa.Array:
+def _extreme(extreme: Extreme, column: pa.Array, group: Int64s, none: np.ndarray) -> pa.Array:
     if orders_as_integers(column.type):
         some = column.is_valid().to_numpy(zero_copy_only=False)
-        keys, pick = as_ordered_integers(column), np.minimum if measure.function == "min" else np.maximum
-        limits = np.iinfo(np.int64)
-        best = np.full(len(none), limits.max if measure.function == "min" else limits.min, dtype=np.int64)
-        pick.at(best, group[some], keys[some])
+        keys = as_ordered_integers(column)
+        best = np.full(len(none), extreme.absent, dtype=np.int64)
+        extreme.pick.at(best, group[some], keys[some])
         return from_ordered_integers(np.where(none, 0, best), column.type, none)
     table = pa.table({"group": group, "value": column}).group_by("group", use_threads=False)
-    found = table.aggregate([("value", measure.function)]).sort_by("group")
-    return _one(found.column(f"value_{measure.function}"))
+    found = table.aggregate([("value", extreme.name)]).sort_by("group")
+    return _one(found.column(f"value_{extreme.name}"))

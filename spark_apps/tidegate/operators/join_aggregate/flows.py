@@ -45,7 +45,7 @@ class Flow:
 
         nothing = np.zeros(0, dtype=np.int64)
         if not pieces:
-            values: dict[Any, Column] = {m.slot: nothing for m in measures if m.function != "count"}
+            values: dict[Any, Column] = {m.slot: nothing for m in measures if m.stored}
             return Flow(nothing, nothing, values, {}, nothing)
         values = {
             key: column(lambda part, key=key: part.values[key])  # type: ignore[misc]
@@ -55,7 +55,7 @@ class Flow:
             slot: column(lambda part, slot=slot: part.nulls.get(slot, np.zeros(len(part), dtype=bool)))  # type: ignore[misc]
             for slot in dict.fromkeys(slot for part, _, _ in pieces for slot in part.nulls)
         }
-        extremes = any(m.function in ("min", "max") for m in measures)
+        extremes = any(m.extreme is not None for m in measures)
         return Flow(
             column(lambda part: part.code),
             np.concatenate([window for _, _, window in pieces]),

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tidegate.aggregates.accumulators import Extreme
 from tidegate.operators.join_aggregate.histories import Histories
-from tidegate.operators.join_aggregate.rows import ABSENT, EXTREME
 from tidegate.operators.schedule import Int64s
 
 # Windows that are worked on at once: few enough that hardly a history changes, and for the processor's cache.
@@ -97,20 +97,20 @@ class PairGrid:
             total[:, begin:end] += self._added(ones, self._group[pairs], np.arange(len(pairs)), len(pairs)) @ product
         return total.reshape(-1)
 
-    def extremes(self, function: str, side: int, column: Int64s) -> Int64s:
+    def extremes(self, extreme: Extreme, side: int, column: Int64s) -> Int64s:
         """The extreme of a column of one relation, for each group and each window; ABSENT without a pair."""
         wide, other = self.sides[self._wide], self.sides[1 - self._wide]
         some = wide.spread(wide.pairs, self._laid_out) > 0
         matrix = wide.spread(column, self._laid_out) if side == self._wide else None
-        total = np.full((self.groups, self.windows), ABSENT[function], dtype=np.int64)
+        total = np.full((self.groups, self.windows), extreme.absent, dtype=np.int64)
         for pairs in self._chunks():
             alive = other.spread(other.pairs, self._other[pairs]) > 0
             alive &= some[self._place[pairs]]
             cells = other.spread(column, self._other[pairs]) if matrix is None else matrix[self._place[pairs]]
             group = self._group[pairs]
             begins = np.flatnonzero(np.diff(group, prepend=-1))
-            best = EXTREME[function].reduceat(np.where(alive, cells, ABSENT[function]), begins, axis=0)
-            total[group[begins]] = EXTREME[function](total[group[begins]], best)
+            best = extreme.pick.reduceat(np.where(alive, cells, extreme.absent), begins, axis=0)
+            total[group[begins]] = extreme.pick(total[group[begins]], best)
         return total.reshape(-1)
 
     @cached_property

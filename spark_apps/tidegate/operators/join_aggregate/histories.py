@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.operators.join_aggregate.exact import PART_BITS, Part
+from tidegate.aggregates.exact import PART_BITS, Part
 from tidegate.operators.schedule import Int64s
 
 # The part of a slot that counts its NULLs.

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.operators.join_aggregate.exact import Part, narrowed
+from tidegate.aggregates.accumulators import Extreme
+from tidegate.aggregates.exact import Part, narrowed
 from tidegate.operators.join_aggregate.grids import PairGrid
 from tidegate.operators.join_aggregate.histories import Histories
 from tidegate.operators.join_aggregate.rows import rows_for
@@ -22,7 +23,7 @@ SAFE = 2**61
 SPREAD = 8
 
 
-def product(sides: Sequence[Histories], keep: Sequence[str], functions: Mapping[str, str]) -> Histories:
+def product(sides: Sequence[Histories], keep: Sequence[str], kinds: Mapping[str, Extreme]) -> Histories:
     """Sides whose histories have the same keys and rows, joined history by history and summed up by the keys to keep.
 
     **Cost**: O(rows · sides).
@@ -35,11 +36,11 @@ def product(sides: Sequence[Histories], keep: Sequence[str], functions: Mapping[
         group, keys = None, dict(one.keys)
     else:
         group, keys = groups_of({name: one.keys[name] for name in keep}, len(one))
-    return _multiplied([(side, slice(None)) for side in sides], one.first, one.window, group, keys, functions)
+    return _multiplied([(side, slice(None)) for side in sides], one.first, one.window, group, keys, kinds)
 
 
 def joined(
-    left: Histories, right: Histories, on: Sequence[str], keep: Sequence[str], functions: Mapping[str, str]
+    left: Histories, right: Histories, on: Sequence[str], keep: Sequence[str], kinds: Mapping[str, Extreme]
 ) -> Histories:
     """Histories of two relations joined on the classes ``on`` and summed up by the keys to keep.
 
@@ -54,13 +55,13 @@ def joined(
     windows, groups = left.windows, len(next(iter(keys.values()))) if keys else 1
     grid = PairGrid((left, right), (from_left, from_right), group, groups)
     if grid.is_cheaper_than(int(left.lengths[from_left].sum() + right.lengths[from_right].sum())):
-        return _on_grid(grid, keys, functions)
+        return _on_grid(grid, keys, kinds)
     rows_left, owner_left = left.rows_of(from_left)
     rows_right, owner_right = right.rows_of(from_right)
     marks = [owner_left * windows + left.window[rows_left], owner_right * windows + right.window[rows_right]]
     first, window, (at_left, at_right) = rows_for(marks, len(from_left), windows)
     rows = rows_left[_filled(at_left, len(window))], rows_right[_filled(at_right, len(window))]
-    return _multiplied([(left, rows[0]), (right, rows[1])], first, window, group, keys, functions)
+    return _multiplied([(left, rows[0]), (right, rows[1])], first, window, group, keys, kinds)
 
 
 def _multiplied(
@@ -69,7 +70,7 @@ def _multiplied(
     window: Int64s,
     group: Int64s | None,
     keys: dict[str, Int64s],
-    functions: Mapping[str, str],
+    kinds: Mapping[str, Extreme],
 ) -> Histories:
     """The product of the sides' histories, of each the rows given, summed up by group (None: each is one).
 
@@ -93,14 +94,14 @@ def _multiplied(
         return summing.totals(_times(column[sides[index][1]], others))
 
     def extreme(index: int, slot: str, column: Int64s) -> Int64s:
-        return summing.extreme(functions[slot], column[sides[index][1]], pairs > 0)
+        return summing.extreme(kinds[slot], column[sides[index][1]], pairs > 0)
 
     totals = summing.totals(pairs)
     parts, extremes, bits = _measured([side for side, _ in sides], totals, times_the_others, extreme)
     return Histories(windows, keys, summing.first, summing.window, totals, parts, extremes, bits)
 
 
-def _on_grid(grid: PairGrid, keys: dict[str, Int64s], functions: Mapping[str, str]) -> Histories:
+def _on_grid(grid: PairGrid, keys: dict[str, Int64s], kinds: Mapping[str, Extreme]) -> Histories:
     """The product of the grid's pairs of histories."""
     left, right = grid.sides
 
@@ -113,7 +114,7 @@ def _on_grid(grid: PairGrid, keys: dict[str, Int64s], functions: Mapping[str, st
         return grid.sums(left.pairs, column) if index else grid.sums(column, right.pairs)
 
     def extreme(index: int, slot: str, column: Int64s) -> Int64s:
-        return grid.extremes(functions[slot], index, column)
+        return grid.extremes(kinds[slot], index, column)
 
     totals = grid.sums(left.pairs, right.pairs)
     parts, extremes, bits = _measured([left, right], totals, times_the_others, extreme)

@@ -52,12 +52,12 @@ def step(state: State, batch: pa.RecordBatch | pa.Table) -> tuple[State, pa.Tabl
         the last arrival seen: a tuple that arrives at ``emit_us`` still belongs, so only then is the window complete.
         Rows ascend by window_index, then group (NULL group last). Groups without pairs are not among them.
         ``<slot>_count``: pairs in which the slot's value is not NULL (COUNT(*): all pairs); ``_sum``, ``_min`` and
-        ``_max`` are NULL where that is 0. Partials of disjoint hash partitions of a class that all sides share are put
-        together by ``combined``.
+        ``_max`` are NULL where that is 0, and a sum of integers that does not fit into 64 bits is NULL. Partials of
+        disjoint hash partitions of a class that all sides share are put together by ``combined``.
 
     Raises:
         ValueError: rows out of order, a missing column, a side that is not declared.
-        OverflowError: an integer total beyond 64 bits.
+        OverflowError: more than 2^63 pairs.
 
     **Cost.** Time O(1) amortised per tuple and combination of the sides' codes that it changes, however wide the
     windows and however many: for COUNT, SUM and AVG two changes per tuple; MIN and MAX times the logarithm of the
@@ -149,7 +149,8 @@ def windows_at_once(state: State) -> int:
         combinations = max(1, state.combinations[side_slots(spec, side)].count(books))
         most *= min(combinations, math.prod(max(1, len(books[slot])) for slot in own.groups))
         all_combinations *= combinations
-    return max(LEAST_WINDOWS, ANSWER_ROWS // min(keys * most, all_combinations))
+    rows = all_combinations if spec.listed_slots else min(keys * most, all_combinations)
+    return max(LEAST_WINDOWS, ANSWER_ROWS // rows)
 
 
 def _nothing(state: State) -> pa.Table:
@@ -190,7 +191,7 @@ def answered_up_to(state: State, complete: int) -> tuple[State, pa.Table]:
     orders = {
         measure.slot: state.books[measure.slot].ranks()
         for measure in plan.spec.aggregates
-        if measure.function in ("min", "max") and measure.slot in state.books
+        if (measure.extreme is not None or measure.slot in plan.spec.listed_slots) and measure.slot in state.books
     }
     totals, answers = dict(state.totals), []
     for chain in np.unique(plan.chain_of[block]).tolist():

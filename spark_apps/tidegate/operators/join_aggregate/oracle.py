@@ -9,6 +9,7 @@ from functools import reduce
 from itertools import product
 from typing import Any
 
+from tidegate.aggregates.accumulators import LEAST
 from tidegate.operators.join_aggregate.spec import Spec
 from tidegate.operators.schedule import Schedule
 
@@ -37,11 +38,11 @@ def answers(spec: Spec, schedule: Schedule, rows: Sequence[dict[str, Any]]) -> l
             for measure in spec.aggregates:
                 values = [m[measure.slot] for m in members if measure.alias is None or m[measure.slot] is not None]
                 row[f"{measure.slot}_count"] = len(values)
-                if measure.function in ("sum", "avg"):
+                if measure.sums:
                     row[f"{measure.slot}_sum"] = _total(values) if values else None
-                elif measure.function in ("min", "max"):
-                    extreme = min if measure.function == "min" else max
-                    row[f"{measure.slot}_{measure.function}"] = extreme(values) if values else None
+                if measure.extreme is not None:
+                    best = min if measure.extreme is LEAST else max
+                    row[f"{measure.slot}_{measure.extreme.name}"] = best(values) if values else None
             result.append(row)
     return result
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tidegate.aggregates.accumulators import Extreme
 from tidegate.operators.schedule import Int64s
 
 # A double holds every integer up to here.
 DOUBLE_LIMIT = 2**53
 # Up to so many places of the grid for each mark, going over the grid is cheaper than sorting the marks.
 PLACES_PER_MARK = 16
-ABSENT = {"min": int(np.iinfo(np.int64).max), "max": int(np.iinfo(np.int64).min)}
-EXTREME: Mapping[str, np.ufunc] = {"min": np.minimum, "max": np.maximum}
 
 
 def rows_for(marks: Sequence[Int64s], histories: int, windows: int) -> tuple[Int64s, Int64s, list[Int64s]]:
@@ -70,14 +69,14 @@ def running(changes: Int64s, first: Int64s) -> tuple[Int64s, Int64s]:
     return np.cumsum(changes, out=changes), last
 
 
-def extreme_over(function: str, begin: Int64s, end: Int64s, values: Int64s, size: int) -> Int64s:
+def extreme_over(extreme: Extreme, begin: Int64s, end: Int64s, values: Int64s, size: int) -> Int64s:
     """For each row the extreme of the values whose interval of rows [begin, end) it lies in.
 
     **Idea.** An interval is two overlapping ones whose length is a power of two. The values are put where these begin,
     one level for each length; then each level is handed down to the next as two halves.
     **Cost**: O(values + rows · log(longest interval)).
     """
-    pick, absent = EXTREME[function], ABSENT[function]
+    pick, absent = extreme.pick, extreme.absent
     if not len(values):
         return np.full(size, absent, dtype=np.int64)
     level = np.frexp((end - begin).astype(np.float64))[1].astype(np.int64) - 1

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tidegate.aggregates.accumulators import Extreme
+from tidegate.aggregates.exact import Part
 from tidegate.operators.join_aggregate.chains import Bounds, rank
-from tidegate.operators.join_aggregate.exact import Part, split
 from tidegate.operators.join_aggregate.flows import Flow, flows
 from tidegate.operators.join_aggregate.held import Held
 from tidegate.operators.join_aggregate.histories import NULLS, Histories
@@ -36,7 +37,7 @@ class Crest:
     value: Int64s
 
     @staticmethod
-    def of(function: str, code: Int64s, event_us: Int64s, value: Int64s, order: Int64s | None) -> Crest:
+    def of(extreme: Extreme, code: Int64s, event_us: Int64s, value: Int64s, order: Int64s | None) -> Crest:
         """The crest of some tuples. ``order``: rank of each value's code, None if values are in order themselves."""
         if not len(code):
             return Crest(code, event_us, value)
@@ -49,7 +50,7 @@ class Crest:
         rank = np.empty(len(code), dtype=np.int64)
         rank[np.argsort(value if order is None else order[value])] = np.arange(len(code))
         # From the latest back, code by code: a later code's offset keeps it below every earlier one.
-        height = ((-rank if function == "min" else rank) - code * (len(code) + 1))[::-1]
+        height = ((-rank if extreme.sign > 0 else rank) - code * (len(code) + 1))[::-1]
         new = np.ones(len(code), dtype=bool)
         new[1:] = height[1:] > np.maximum.accumulate(height)[:-1]
         rows = np.flatnonzero(new[::-1])
@@ -129,14 +130,15 @@ def through_block(
         pairs, parts, last = totals.of(member.measures, member.base)
         extremes, crests = {}, {}
         for measure in (m for m in member.measures if m.slot in span):
+            assert measure.extreme is not None
             own, begin, stop = span[measure.slot], next(rest), next(rest)
             stop = np.where(own.leave < windows, stop, end[own.code])
             order = orders.get(measure.slot)
             value = own.value if order is None else order[own.value]
-            extremes[measure.slot] = extreme_over(measure.function, begin, stop, value, len(window))
+            extremes[measure.slot] = extreme_over(measure.extreme, begin, stop, value, len(window))
             stays = np.flatnonzero(own.leave > windows)
             kept = own.code[stays], own.event_us[stays], own.value[stays]
-            crests[measure.slot] = Crest.of(measure.function, *kept, order)
+            crests[measure.slot] = Crest.of(measure.extreme, *kept, order)
         histories.append(Histories(windows, keys, first, window, pairs, parts, extremes))
         after.append(Running(last.pairs, last.parts, crests))
     return histories, after
@@ -188,8 +190,9 @@ def _parts(flow: Flow, measures: Sequence[Measure]) -> dict[tuple[str, Part], np
         slot = measure.slot
         if slot in flow.nulls and flow.nulls[slot].any():
             found[slot, NULLS] = flow.nulls[slot].astype(np.int64)
-        if measure.function in ("sum", "avg") and flow.weight is None:
-            found |= {(slot, part): column for part, column in split(flow.values[slot]).items()}
+        if flow.weight is None:
+            for name, total in measure.sums:
+                found |= {(name, part): column for part, column in total.split(flow.values[slot]).items()}
     if flow.weight is not None:
         found |= {key: column for key, column in flow.values.items() if isinstance(key, tuple)}
     return found
@@ -210,7 +213,7 @@ class _Spans:
     def of(member: Member, bounds: Bounds, coming: Flow, windows: int) -> dict[str, _Spans]:
         spans = {}
         for measure in member.measures:
-            if measure.function not in ("min", "max"):
+            if measure.extreme is None:
                 continue
             slot = measure.slot
             known: Any = slice(None)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import pyarrow as pa
 
-from tidegate.operators.limbs import WIDE, is_decimal
-
-# Σ units · 2^exponent.
-PARTS = pa.list_(pa.struct([pa.field("exponent", pa.int32()), pa.field("units", pa.int64())]))
-Function = Literal["count", "sum", "avg", "min", "max"]
+from tidegate.aggregates import AGGREGATES, AggregateFunction
+from tidegate.aggregates.accumulators import DISTINCT, VALUES, Extreme, Total, values_type
+from tidegate.aggregates.exact import PARTS
+from tidegate.values.limbs import WIDE, is_decimal
 
 
 @dataclass(frozen=True)
@@ -34,8 +32,33 @@ class Measure:
     """One aggregate in a slot (``a0`` …) over a column of one alias; ``alias`` is None for COUNT(*)."""
 
     slot: str
-    function: Function
+    function: str
     alias: str | None = None
+
+    @property
+    def called(self) -> AggregateFunction:
+        """What the aggregate is."""
+        return AGGREGATES[self.function]
+
+    @property
+    def sums(self) -> tuple[tuple[str, Total], ...]:
+        """The sums that it needs, each with the name of its column among the partial answers."""
+        return tuple((f"{self.slot}_{total.name}", total) for total in self.called.sums)
+
+    @property
+    def extreme(self) -> Extreme | None:
+        """The extreme that it needs."""
+        return self.called.extreme
+
+    @property
+    def by_value(self) -> bool:
+        """Whether it needs to know how many there are of each value: tuples are then told apart by it, like groups."""
+        return self.called.by_value
+
+    @property
+    def stored(self) -> bool:
+        """Whether the values are held in a column of their own."""
+        return self.called.valued and not self.by_value
 
 
 @dataclass(frozen=True)
@@ -93,11 +116,11 @@ class Spec:
         if sorted(slots) != sorted(self.columns.names):
             raise ValueError(f"Spec: columns must be {sorted(slots)}, not {sorted(self.columns.names)}")
         for measure in self.aggregates:
-            if measure.alias is None and measure.function != "count":
+            if measure.alias is None and measure.called.valued:
                 raise ValueError(f"Spec: {measure.function.upper()} of {measure.slot!r} has no alias")
             if measure.alias is not None and measure.alias not in aliases:
                 raise ValueError(f"Spec: {measure.slot!r} is of unknown alias {measure.alias!r}; known: {aliases}")
-            if measure.alias is not None and measure.function in ("sum", "avg"):
+            if measure.alias is not None and measure.sums:
                 kind = self.columns.field(measure.slot).type
                 if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or is_decimal(kind)):
                     raise ValueError(f"Spec: {measure.function.upper()} of {measure.slot!r} needs a number, not {kind}")
@@ -122,6 +145,16 @@ class Spec:
     @property
     def _own_groups(self) -> tuple[str, ...]:
         return tuple(name for side in self.sides for name in side.groups)
+
+    @property
+    def listed_slots(self) -> tuple[str, ...]:
+        """Those of them whose answers need the values themselves."""
+        return tuple(m.slot for m in self.aggregates if m.by_value and (self.in_parts or m.called.of_distinct is None))
+
+    @property
+    def value_slots(self) -> tuple[str, ...]:
+        """The slots of the aggregates by value."""
+        return tuple(m.slot for m in self.aggregates if m.by_value)
 
     def measures_of(self, alias: str) -> tuple[Measure, ...]:
         """The measures over a column of that alias."""
@@ -168,9 +201,17 @@ class Spec:
         fields.append(pa.field("pairs", pa.int64()))
         for measure in self.aggregates:
             fields.append(pa.field(f"{measure.slot}_count", pa.int64()))
-            if measure.function in ("sum", "avg"):
-                fields.append(pa.field(f"{measure.slot}_sum", PARTS if self.in_parts else self.sum_type(measure.slot)))
-            elif measure.function in ("min", "max"):
-                name = f"{measure.slot}_{measure.function}"
+            for name, total in measure.sums:
+                in_parts = self.in_parts or not total.rounded
+                fields.append(pa.field(name, PARTS if in_parts else self.sum_type(measure.slot)))
+            if measure.extreme is not None:
+                name = f"{measure.slot}_{measure.extreme.name}"
                 fields.append(pa.field(name, self.columns.field(measure.slot).type))
+            if measure.slot in self.listed_slots:
+                kind = values_type(self.columns.field(measure.slot).type)
+                fields.append(pa.field(f"{measure.slot}_{VALUES}", kind))
+            elif measure.by_value:
+                fields.append(pa.field(f"{measure.slot}_{DISTINCT}", pa.int64()))
+                kind = self.sum_type(measure.slot)
+                fields += [pa.field(f"{measure.slot}_{total.name}", kind) for total in measure.called.of_distinct or ()]
         return pa.schema(fields)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.operators.join_aggregate.rows import ABSENT, added, extreme_over, rows_for, running
+from tidegate.aggregates.accumulators import Extreme
+from tidegate.operators.join_aggregate.rows import added, extreme_over, rows_for, running
 from tidegate.operators.schedule import Int64s
 
 
@@ -53,11 +54,11 @@ class Summing:
         totals[self.first[1:]] -= np.add.reduceat(totals, self.first)[:-1]
         return np.cumsum(totals)
 
-    def extreme(self, function: str, column: Int64s, alive: npt.NDArray[np.bool_]) -> Int64s:
+    def extreme(self, extreme: Extreme, column: Int64s, alive: npt.NDArray[np.bool_]) -> Int64s:
         """The groups' extremes of a column of extremes, where they are of anything."""
         if self._apart:
-            return np.where(alive, column, ABSENT[function])
-        some = np.flatnonzero(alive & (column != ABSENT[function]))
+            return np.where(alive, column, extreme.absent)
+        some = np.flatnonzero(alive & (column != extreme.absent))
         end = np.append(self._row[1:], 0)
         end[np.append(self._first[1:], len(self._row))[: len(self._first)] - 1] = self._last_of
-        return extreme_over(function, self._row[some], end[some], column[some], len(self.window))
+        return extreme_over(extreme, self._row[some], end[some], column[some], len(self.window))

@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 
 from tidegate.operators.arrivals import int64s
 from tidegate.operators.codes import encode
-from tidegate.operators.limbs import as_doubles, is_decimal
 from tidegate.operators.schedule import Int64s
 from tidegate.operators.top_k.spec import Spec
+from tidegate.values.limbs import as_doubles, is_decimal
 
 Floats = npt.NDArray[np.float64]
 _LARGEST_CODE = 2**62

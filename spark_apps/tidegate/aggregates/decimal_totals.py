@@ -12,7 +12,7 @@ from fractions import Fraction
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.operators.limbs import divided, from_unscaled, unscaled
+from tidegate.values.limbs import divided, from_unscaled, unscaled
 
 
 def scaled_up(totals: pa.Array, share: pa.Array, kind: pa.DataType) -> pa.Array:
