@@ -106,10 +106,10 @@ def within_memory(
 
     Args:
         rows: as the promises ask for; one a query with a promise.
-        supports: query → what is known of its newest past, from which waits are chosen.
-        known: query → what is known of all its past, from which it is told what to expect.
+        supports: query → what its newest windows needed.
+        known: query → what its windows of late needed, old ones counting less.
     """
-    wants = wants_of(pipeline, interval, rows, supports)
+    wants = wants_of(pipeline, interval, rows, supports, known)
     arrived = any(footprint.peaks for footprint in footprints.values())
     waits = choose_waits(wants, room_of(pipeline, footprints)) if arrived else {}
     planned = []
@@ -130,9 +130,19 @@ def within_memory(
 
 
 def wants_of(
-    pipeline: Pipeline, interval: Interval, rows: Sequence[Row], supports: Mapping[str, Support]
+    pipeline: Pipeline,
+    interval: Interval,
+    rows: Sequence[Row],
+    supports: Mapping[str, Support],
+    known: Mapping[str, Support],
 ) -> list[Want]:
-    """What the queries that are asked after an interval would have; ``rows``: K and target of those with a promise."""
+    """What the queries that are asked after an interval would have.
+
+    Args:
+        rows: K and target of those with a promise.
+        supports: of the newest windows, from which it is told which share of the ranges keeps the promise.
+        known: of all of late, from which it is told what less than that is worth.
+    """
     wanted = {row["query"]: row for row in rows}
     wants = []
     for query in pipeline.queries:
@@ -142,7 +152,9 @@ def wants_of(
         if row is not None and support is not None and query.error is not None:
             share = support.needed_share(row["accuracy_target"])
         slack_s = 0.0 if row is None else row["slack_s"]
-        wants.append(Want(query.id, query.ranges_s(), slack_s, share, support, query.every_s, query.priority))
+        wants.append(
+            Want(query.id, query.ranges_s(), slack_s, share, known.get(query.id), query.every_s, query.priority)
+        )
     return wants
 
 
