@@ -300,6 +300,7 @@ class Query(Model):
     0.95) or None; ``on_miss``: what comes of a miss.
     ``every_s``: the tick, seconds. ``active_from``/``active_to``: DURATION, half-open, or None.
     ``priority``: which queries are admitted first (largest) when they do not all fit.
+    ``shows_window_start``: whether answers have a column ``window_start`` beside ``window_end``.
     ``text`` is the SQL as written; ``description`` its leading comment.
     """
 
@@ -323,6 +324,7 @@ class Query(Model):
     active_from: datetime | None = None
     active_to: datetime | None = None
     priority: int = 0
+    shows_window_start: bool = False
 
     @property
     def streams(self) -> tuple[str, ...]:

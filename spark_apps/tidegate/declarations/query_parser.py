@@ -19,6 +19,7 @@ from tidegate.declarations.names import CLAUSES, CORRECTED, CORRECTION_COLUMNS, 
 from tidegate.declarations.positions import Misspelt, Report, nearest_name
 from tidegate.declarations.query_text import QueryText, split_query, tokenize
 from tidegate.declarations.scope import Scope, StreamSchema, offset_of
+from tidegate.declarations.time_windows import take_columns
 from tidegate.declarations.top_k_query import QUALIFY_SHAPE, TopKQuery
 from tidegate.declarations.units import SECOND_US, show_duration
 
@@ -72,6 +73,9 @@ def _parse(
     predicates, scope.classes = read_conditions([*sources.on, *wheres], scope, report)
     if not report.mistakes:
         check_connected(scope, scope.classes, sources.offsets, report)
+    shows_start = take_columns(select, scope, report)
+    if shows_start and len({window.range_s for window in sources.windows}) > 1:
+        report.add(offset_of(select), "windows of different ranges begin at different times", "no window_start")
     parts = _read_kind(select, text, scope, report)
     if report.mistakes or tick_us is None:
         return None
@@ -89,6 +93,7 @@ def _parse(
         active_from=text.active_from,
         active_to=text.active_to,
         priority=text.priority,
+        shows_window_start=shows_start,
         **parts,
     )
     if query.on_miss == "correct":

@@ -43,6 +43,7 @@ class Windows:
             {
                 "window_index": pa.array(np.arange(len(schedule)), pa.int64()),
                 "interval": labels_holding(pipeline, schedule.emit_us),
+                "window_start": instants(schedule.window_end_us - round(max(self.ranges_s.values()) * 1e6)),
                 "window_end": instants(schedule.window_end_us),
                 "emitted_at": instants(schedule.emit_us),
                 "width_s": pa.array(widths, WIDTHS),

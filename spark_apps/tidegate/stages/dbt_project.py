@@ -36,6 +36,7 @@ _NOT_COPIED = {"target", "logs", "README.md", "__pycache__"}
 # Columns whose meaning models/docs.md says once for all models.
 _SHARED = {
     "interval",
+    "window_start",
     "window_end",
     "emitted_at",
     "rank",
