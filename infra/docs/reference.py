@@ -19,6 +19,7 @@ from typing import Any
 import yaml
 
 from tidegate import cli
+from tidegate.aggregates import AGGREGATES
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.csv_section import CSV_KEYS
 from tidegate.declarations.models import CsvDialect, Stream
@@ -209,6 +210,17 @@ def _argument(action: argparse.Action) -> str:
     return f"`{action.option_strings[-1]} {value}`" if value else f"`{action.option_strings[-1]}`"
 
 
+def aggregates() -> str:
+    """The aggregates, as their classes say."""
+    rows = []
+    for function in AGGREGATES.values():
+        about = (type(function).__doc__ or "").split("\n\n")[0].replace("\n", " ")
+        scaled = "/ coverage" if function.scaled else "as held"
+        history = function.estimated and "estimated" or "no"
+        rows.append((" ".join(f"`{shape}`" for shape in function.shapes), _escaped(about), scaled, history))
+    return _table(("aggregate", "what it is", "of a narrow window", "of history"), rows)
+
+
 def query_examples() -> str:
     """Queries that are accepted: the cases of tests/spec/query_language/valid.txt."""
     return "\n\n".join(f"**{title}**\n\n```sql\n{query}\n```" for title, query, _ in _cases("query_language/valid.txt"))
@@ -289,6 +301,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "pipeline-keys": pipeline_keys,
     "tables": table_columns,
     "commands": commands,
+    "aggregates": aggregates,
     "query-examples": query_examples,
     "query-refusals": query_refusals,
     "answer-examples": answer_examples,

@@ -121,6 +121,7 @@ def aggregate_sql(query: Query, folder: Path) -> str:
         own = "".join(
             f", ({duck(a.expression)}) AS {a.slot}_value" for a in query.aggregates if a.alias == alias and a.expression
         )
+        own += "".join(f", ({duck(a.by)}) AS {a.slot}_by" for a in query.aggregates if a.alias == alias and a.by)
         own += "".join(
             f", ({duck(g.column)}) AS {g.slot}_value" for g in query.group_by if g.alias == alias and g.computed
         )
@@ -144,7 +145,8 @@ def aggregate_sql(query: Query, folder: Path) -> str:
     totals, slots = [], []
     for a in query.aggregates:
         argument = "*" if a.expression is None else f"{quoted(a.alias or '')}.{a.slot}_value"
-        totals.append(f"{a.called.duckdb(argument)} AS {a.slot}_held")
+        by = f"{quoted(a.alias or '')}.{a.slot}_by"
+        totals.append(f"{a.called.duckdb(argument, by, a.parameters)} AS {a.slot}_held")
         held = f"coalesce({a.slot}_held, {a.called.of_nothing})"
         if a.called.scaled:
             scaled = f"CAST({held} AS DOUBLE) / nullif(coverage, 0)"

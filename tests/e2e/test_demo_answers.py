@@ -154,7 +154,9 @@ def _whole(query: Query, output: Output) -> str:
     for group in query.group_by:
         text = re.sub(rf"`?\b{group.slot}\b`?", group.column, text)
     for aggregate in query.aggregates:
-        text = re.sub(rf"`?\b{aggregate.slot}\b`?", aggregate.called.duckdb(aggregate.expression or "*"), text)
+        argument, by = aggregate.expression or "*", aggregate.by or ""
+        called = aggregate.called.duckdb(argument, by, aggregate.parameters)
+        text = re.sub(rf"`?\b{aggregate.slot}\b`?", lambda _, called=called: called, text)
     return f"{text} AS {output.name}"
 
 

@@ -186,7 +186,8 @@ def pure_aggregate(case, pipeline: Pipeline, query: Query, schedule: Schedule) -
             if a.alias is not None:
                 kind = a.measured if a.called.valued else None
                 value = of_row(a.expression, row, kind, stream) if a.alias == alias else None
-                values[a.slot] = value if a.called.valued else (value is not None or None)
+                by = of_row(a.by, row, a.by_type, stream) if a.by and a.alias == alias else None
+                values[a.slot] = held_of(a, value, by) if a.called.valued else (value is not None or None)
         rows.append(values)
     state = join_aggregate.start(spec, schedule)
     state, one = join_aggregate.step(state, pa.Table.from_pylist(rows, schema=spec.input_schema))
@@ -206,8 +207,14 @@ def pure_aggregate(case, pipeline: Pipeline, query: Query, schedule: Schedule) -
             if slots["a0"] < float(query.having.removeprefix("a0 >= ")):
                 continue
         end = next(w[0] for w in case["windows"] if us(w[0]) == schedule.window_end_us[index])
-        found.append([end, *(slots[o.expression] for o in query.outputs)])
+        found.append([end, *(of_slots(o, slots) for o in query.outputs)])
     return found
+
+
+def held_of(aggregate, value: Any, by: Any) -> Any:
+    """What the operator is given of one value."""
+    values, chosen = pa.array([value], arrow_type(aggregate.measured)), pa.array([by], arrow_type(aggregate.by_type))
+    return aggregate.called.held(values, chosen, aggregate.parameters)[0].as_py()
 
 
 def of_row(sql: str, row: dict[str, Any], kind: str | None, stream: pa.Schema) -> Any:
@@ -218,8 +225,17 @@ def of_row(sql: str, row: dict[str, Any], kind: str | None, stream: pa.Schema) -
 def valued(aggregate, schema_of_partials: pa.Schema, partial: dict[str, Any], held: float) -> Any:
     """The aggregate's own last step, on a row by itself."""
     rows = pa.Table.from_pylist([partial], schema=schema_of_partials)
-    found = aggregate.called.finish(Partial(aggregate.slot, rows, pa.array([held]), arrow_type(aggregate.type)))
+    found = aggregate.called.finish(
+        Partial(aggregate.slot, rows, pa.array([held]), arrow_type(aggregate.type), aggregate.parameters)
+    )
     return found[0].as_py()
+
+
+def of_slots(output, slots: dict[str, Any]) -> Any:
+    """What an output gives of the slots' values."""
+    if output.expression in slots:
+        return slots[output.expression]
+    return evaluate(output.expression, pa.Table.from_pylist([slots]), arrow_type(output.type))[0].as_py()
 
 
 def shown(expression: str, row: dict[str, Any]) -> Any:

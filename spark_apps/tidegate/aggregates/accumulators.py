@@ -55,6 +55,23 @@ LEAST = Extreme("min", np.minimum, int(np.iinfo(np.int64).max), 1)
 GREATEST = Extreme("max", np.maximum, int(np.iinfo(np.int64).min), -1)
 
 
+VALUES = "values"
+"""What the partial answers' column of an aggregate by value is called: its values, and how many there are of each."""
+
+
+def values_type(kind: pa.DataType) -> pa.DataType:
+    """The type of that column."""
+    return pa.list_(pa.struct([pa.field("value", kind), pa.field("number", pa.int64())]))
+
+
+def value_lists(row: npt.NDArray[np.int64], rows: int, values: pa.Array, numbers: npt.NDArray[np.int64]) -> pa.Array:
+    """The column, from each value's row (ascending), the values, and how many there are."""
+    offsets = np.append(0, np.cumsum(np.bincount(row, minlength=rows))).astype(np.int32)
+    kind = values_type(values.type)
+    pairs = pa.StructArray.from_arrays([values, pa.array(numbers)], fields=list(kind.value_type))
+    return pa.ListArray.from_arrays(pa.array(offsets), pairs, type=kind)
+
+
 @dataclass(frozen=True, eq=False)
 class Partial:
     """One aggregate's partial answers, a row a window and group, from which its values follow.
@@ -65,12 +82,14 @@ class Partial:
             accumulator.
         share: float64[n], the share of its range that each window holds; NULL if it holds nothing.
         kind: the type that the values shall have.
+        parameters: the call's.
     """
 
     slot: str
     rows: pa.Table
     share: pa.Array
     kind: pa.DataType
+    parameters: tuple[float, ...] = ()
 
     def column(self, name: str) -> pa.ChunkedArray:
         """An accumulator's column."""

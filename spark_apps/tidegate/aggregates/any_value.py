@@ -16,6 +16,6 @@ class AnyValue(ExtremeValue):
     shapes = ("ANY_VALUE(x)",)
     extreme = LEAST
 
-    def duckdb(self, argument: str) -> str:
+    def duckdb(self, argument: str, by: str = "", parameters: tuple[float, ...] = ()) -> str:
         """The least."""
         return f"min({argument})"

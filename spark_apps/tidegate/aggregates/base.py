@@ -10,7 +10,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from tidegate.aggregates.accumulators import Extreme, Partial, Total
-from tidegate.values.types import ColumnType
+from tidegate.values.types import ColumnType, arrow_type
 
 Estimated = Literal["count", "sum", "average", "least", "greatest"]
 """What history estimates from its samples and leaves."""
@@ -28,12 +28,15 @@ class CallError(Exception):
 class Call:
     """An aggregate as a query writes it.
 
-    ``argument`` None: it is of every row, as COUNT(*). ``condition``: of those alone of which it is true.
+    ``argument`` None: it is of every row, as COUNT(*). ``condition``: of those alone of which it is true. ``by``: by
+    what the value is chosen; None of a function that chooses: by event time. ``parameters``: its numbers.
     """
 
     function: AggregateFunction
     argument: exp.Expression | None
     condition: exp.Expression | None = None
+    by: exp.Expression | None = None
+    parameters: tuple[float, ...] = ()
 
 
 class AggregateFunction(ABC):
@@ -47,7 +50,10 @@ class AggregateFunction(ABC):
         nodes: sqlglot's classes of its SQL names.
         shapes: how it is written.
         scaled: whether a window that holds a share of its range has its value divided by that share.
+        distinct: whether it is written with DISTINCT.
         valued: whether it matters which values there are, and not only how many.
+        by_value: whether it needs to know how many there are of each value (``accumulators.VALUES``).
+        chooses: whether it is a value chosen by another one, its ``by``.
         sums, extreme: its accumulators, beside the count of values that every aggregate has.
         estimated: what history can say of it; None: nothing.
         of_nothing: the value of no rows, in SQL.
@@ -57,7 +63,10 @@ class AggregateFunction(ABC):
     nodes: ClassVar[tuple[type[exp.Expression], ...]]
     shapes: ClassVar[tuple[str, ...]]
     scaled: ClassVar[bool] = False
+    distinct: ClassVar[bool] = False
     valued: ClassVar[bool] = True
+    by_value: ClassVar[bool] = False
+    chooses: ClassVar[bool] = False
     sums: ClassVar[tuple[Total, ...]] = ()
     extreme: ClassVar[Extreme | None] = None
     estimated: ClassVar[Estimated | None] = None
@@ -70,6 +79,11 @@ class AggregateFunction(ABC):
             CallError: it is written wrongly.
         """
         argument = node.this
+        if isinstance(argument, exp.Distinct):
+            if len(argument.expressions) != 1:
+                text = node.sql("spark", comments=False)[:60]
+                raise CallError(f"'{text}' is over several values", "DISTINCT of one expression")
+            argument = argument.expressions[0]
         if argument is None or isinstance(argument, exp.Star):
             name = self.name.upper()
             raise CallError(f"{name} needs a value", f"{name}(column)")
@@ -87,6 +101,14 @@ class AggregateFunction(ABC):
         """As what the operator is given values of a type."""
         return kind
 
+    def held_type(self, measured: ColumnType) -> pa.DataType:
+        """The Arrow type of what the operator is given, of values of the type ``measured``."""
+        return arrow_type(measured)
+
+    def held(self, values: pa.Array, by: pa.Array | None, parameters: tuple[float, ...]) -> pa.Array:
+        """What the operator is given of some values, of ``held_type``; NULL of those that do not count."""
+        return values
+
     @abstractmethod
     def finish(self, partial: Partial) -> pa.Array | pa.ChunkedArray:
         """The values, as emitted."""
@@ -95,10 +117,10 @@ class AggregateFunction(ABC):
         """bool[n]: where there is a value that the type cannot express; None: nowhere."""
         return None
 
-    def duckdb(self, argument: str) -> str:
+    def duckdb(self, argument: str, by: str = "", parameters: tuple[float, ...] = ()) -> str:
         """The same in DuckDB's SQL, of whole windows: what tests compare with."""
         return f"{self.name}({argument})"
 
-    def called(self, argument: str) -> str:
+    def called(self, argument: str, by: str = "", parameters: tuple[float, ...] = ()) -> str:
         """The aggregate of an argument, in words of SQL."""
-        return f"{self.name.upper()}({argument})"
+        return f"{self.name.upper()}({', '.join([argument, *([by] if by else []), *map(str, parameters)])})"

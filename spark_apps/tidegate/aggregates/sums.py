@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from tidegate.aggregates.accumulators import TOTAL, Partial
-from tidegate.aggregates.base import AggregateFunction
+from tidegate.aggregates.accumulators import TOTAL, Partial, Total
+from tidegate.aggregates.base import AggregateFunction, Estimated
 from tidegate.aggregates.decimal_totals import scaled_up
 from tidegate.aggregates.numbers import not_a_number, scaled_integers, unseen
 from tidegate.values.limbs import is_decimal
@@ -21,8 +23,8 @@ class Sum(AggregateFunction):
     nodes = (exp.Sum,)
     shapes = ("SUM(x)",)
     scaled = True
-    sums = (TOTAL,)
-    estimated = "sum"
+    sums: ClassVar[tuple[Total, ...]] = (TOTAL,)
+    estimated: ClassVar[Estimated | None] = "sum"
 
     def refusal(self, kind: ColumnType) -> tuple[str, str] | None:
         """Numbers alone are added."""

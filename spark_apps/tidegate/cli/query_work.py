@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import textwrap
 
-import pyarrow as pa
-
 from tidegate.declarations.models import Pipeline, Query, Window
+from tidegate.operators.arrivals import is_text
 from tidegate.queries.questions import aggregate_spec
 from tidegate.readable import format_bytes, format_seconds
 
@@ -93,7 +92,7 @@ def _tuples(pipeline: Pipeline, window: Window, slack_s: float) -> float:
 def _bytes(pipeline: Pipeline, query: Query, side: int) -> float:
     held = aggregate_spec(query).side_schema(side)
     kinds = [field.type for field in held]
-    return sum(_TEXT_BYTES if pa.types.is_string(kind) else kind.bit_width / 8 for kind in kinds) + len(kinds) / 8
+    return sum(_TEXT_BYTES if is_text(kind) else kind.bit_width / 8 for kind in kinds) + len(kinds) / 8
 
 
 def _cost(query: Query) -> str:
@@ -103,6 +102,9 @@ def _cost(query: Query) -> str:
     cost = "a tuple updates its key's running totals twice, on arrival and on expiry, however wide the window is"
     if extremes:
         cost += f"; {' and '.join(extremes)}: times the logarithm of the windows answered at once"
+    by_value = dict.fromkeys(a.function.upper() for a in query.aggregates if a.called.by_value)
+    if by_value:
+        cost += f"; {' and '.join(by_value)}: each different value of a window is looked at when it is answered"
     slots = {
         frozenset(j.slot for j in query.join_classes if w.alias in {a for a, _ in j.columns}) for w in query.windows
     }

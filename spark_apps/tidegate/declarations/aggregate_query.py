@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from tidegate.aggregates import AggregateFunction, Call, CallError, is_call, read_call
+from tidegate.aggregates import Call, CallError, is_call, read_call
 from tidegate.declarations.answer_names import AnswerNames, given_name
 from tidegate.declarations.expression_types import Typer, render, stored_column, typed_sql
 from tidegate.declarations.models import Aggregate, GroupColumn, Output
@@ -212,7 +212,9 @@ class AggregateQuery:
             self.report.add(offset_of(node), error.message, error.expected)
             return None
         if call.argument is None and call.condition is None:
-            return self._take(call.function, None, None, call.function.result(None))
+            function = call.function
+            rows = Aggregate(slot="", function=function.name, alias=None, expression=None, type=function.result(None))
+            return self._take(rows)
         return self._argument(node, call)
 
     def _argument(self, node: exp.Expression, call: Call) -> Aggregate | None:
@@ -223,7 +225,7 @@ class AggregateQuery:
             return None
         if kind is None:
             return None
-        parts = [argument, *([call.condition] if call.condition is not None else ())]
+        parts = [argument, *(part for part in (call.condition, call.by) if part is not None)]
         alias = self._alias_of(node, parts, "the aggregate")
         if alias is None:
             return None
@@ -232,9 +234,32 @@ class AggregateQuery:
             self.report.add(offset_of(node), *refusal)
             return None
         sql = typed_sql(render(argument, self._bare), kind, argument)
+        by, by_type = None, "timestamp"
+        if function.chooses:
+            by = "event_time"
+            if call.by is not None:
+                by_kind = typer.value_type(call.by)
+                if by_kind is None:
+                    return None
+                by, by_type = typed_sql(render(call.by, self._bare), by_kind, call.by), by_kind
         if call.condition is not None:
-            sql = f"CASE WHEN {render(call.condition, self._bare)} THEN {sql} END"
-        return self._take(function, alias, sql, function.result(kind), function.measured(kind))
+            condition = render(call.condition, self._bare)
+            if by:  # without what it is chosen by, a value does not count
+                by = f"CASE WHEN {condition} THEN {by} END"
+            else:
+                sql = f"CASE WHEN {condition} THEN {sql} END"
+        new = Aggregate(
+            slot="",
+            function=function.name,
+            alias=alias,
+            expression=sql,
+            type=function.result(kind),
+            measured_type=function.measured(kind) if function.measured(kind) != function.result(kind) else None,
+            by=by,
+            by_type=by_type,
+            parameters=call.parameters,
+        )
+        return self._take(new)
 
     def _column_leaf(self, node: exp.Expression) -> ColumnType | None:
         if isinstance(node, exp.Column):
@@ -247,27 +272,12 @@ class AggregateQuery:
         found = self.scope.find(node) if isinstance(node, exp.Column) else None
         return stored_column(found) if isinstance(found, ScopedColumn) else None
 
-    def _take(
-        self,
-        function: AggregateFunction,
-        alias: str | None,
-        expression: str | None,
-        kind: ColumnType,
-        measured: ColumnType | None = None,
-    ) -> Aggregate:
+    def _take(self, new: Aggregate) -> Aggregate:
         for known in self.aggregates:
-            if (known.function, known.alias, known.expression) == (function.name, alias, expression):
+            if known.model_copy(update={"slot": ""}) == new:
                 return known
-        new = Aggregate(
-            slot=f"a{len(self.aggregates)}",
-            function=function.name,
-            alias=alias,
-            expression=expression,
-            type=kind,
-            measured_type=measured if measured != kind else None,
-        )
-        self.aggregates.append(new)
-        return new
+        self.aggregates.append(new.model_copy(update={"slot": f"a{len(self.aggregates)}"}))
+        return self.aggregates[-1]
 
     def _with_answers(self, condition: exp.Expression, answers: dict[str, exp.Expression]) -> exp.Expression:
         """HAVING with the answer's names replaced by what they stand for; columns that are grouped come first."""

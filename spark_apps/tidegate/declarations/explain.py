@@ -118,7 +118,7 @@ def _query_lines(query: Query) -> list[str]:
     windows = [(w.alias, f"last {show_duration(w.range_s)} of {w.stream}") for w in query.windows]
     joins = [" = ".join(f"{alias}.{column}" for alias, column in joined.columns) for joined in query.join_classes]
     slots = {g.slot: g.words for g in query.group_by}
-    slots |= {a.slot: a.called.called(_argument(a.alias, a.expression)) for a in query.aggregates}
+    slots |= {a.slot: a.words(_argument(a.alias, a.expression)) for a in query.aggregates}
     order = [f"{o.expression} {'descending' if o.descending else 'ascending'}" for o in query.order_by]
     facts = [
         ("kind", query.kind.replace("_", "-")),

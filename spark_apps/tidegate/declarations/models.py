@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
+import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
 from tidegate.aggregates import AGGREGATES, AggregateFunction
@@ -217,7 +218,8 @@ class Aggregate(Model):
 
     ``alias`` and ``expression`` are None for COUNT(*); otherwise ``expression`` is Spark SQL over the bare column
     names of that one alias. ``function`` names an aggregate of ``tidegate.aggregates``, ``type`` is its result's type,
-    ``measured_type`` that of the values as the operator is given them, None: the same.
+    ``measured_type`` that of the values that are read for it, None: the same. ``by``: SQL of what it chooses by, of
+    ``by_type``; ``parameters``: its numbers.
     """
 
     slot: str
@@ -226,6 +228,9 @@ class Aggregate(Model):
     expression: str | None
     type: ColumnType
     measured_type: ColumnType | None = None
+    by: str | None = None
+    by_type: ColumnType = "timestamp"
+    parameters: tuple[float, ...] = ()
 
     @property
     def called(self) -> AggregateFunction:
@@ -234,8 +239,17 @@ class Aggregate(Model):
 
     @property
     def measured(self) -> ColumnType:
-        """The type of the values as the operator is given them."""
+        """The type of the values that are read for it."""
         return self.measured_type or self.type
+
+    @property
+    def held_type(self) -> pa.DataType:
+        """The type of what the operator is given."""
+        return self.called.held_type(self.measured)
+
+    def words(self, argument: str) -> str:
+        """The aggregate of an argument, as it is told."""
+        return self.called.called(argument, self.by or "", self.parameters)
 
 
 class GroupColumn(Model):

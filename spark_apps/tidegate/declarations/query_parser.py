@@ -10,7 +10,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.tokens import Token, TokenType
 
-from tidegate.aggregates import is_call, shapes
+from tidegate.aggregates import is_call, names
 from tidegate.declarations.aggregate_query import AggregateQuery
 from tidegate.declarations.from_clause import read_from
 from tidegate.declarations.join_conditions import check_connected, read_conditions
@@ -242,7 +242,7 @@ def _read_aggregate(select: exp.Select, text: QueryText, scope: Scope, report: R
     query.read(select)
     if not query.aggregates and not query.groups and not report.mistakes:
         message = "a join without an aggregate would return every pair" if len(scope.aliases) > 1 else "no aggregate"
-        report.add(offset_of(select), message, shapes())
+        report.add(offset_of(select), message, names())
     kind: QueryKind = "aggregate" if len(scope.aliases) == 1 else "join_aggregate"
     return {
         "kind": kind,

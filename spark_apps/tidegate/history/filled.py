@@ -160,7 +160,7 @@ class Filling:
         if computed is not None:
             raise UserError(f"query {query.id} groups by {computed}: history fills windows grouped by plain columns")
         shown = [f"`{group.column}` AS {group.slot}" for group in query.group_by]
-        shown += [f"{a.called.called(a.expression or '*')} AS {a.slot}" for a in query.aggregates]
+        shown += [f"{a.words(a.expression or '*')} AS {a.slot}" for a in query.aggregates]
         sql = f"SELECT {', '.join(shown)} FROM `{stream.name}`"
         predicate = next(iter(query.predicates.values()), None)
         sql += f" WHERE {predicate}" if predicate else ""

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.aggregates.accumulators import Partial
-from tidegate.declarations.models import Query
+from tidegate.declarations.models import Aggregate, Query
 from tidegate.operators import join_aggregate, top_k
-from tidegate.operators.arrivals import layout_bytes
+from tidegate.operators.arrivals import is_text, layout_bytes
 from tidegate.operators.expressions import Failed
 from tidegate.operators.schedule import Schedule
 from tidegate.operators.tuple_bytes import Held
@@ -27,6 +27,8 @@ from tidegate.store.places import mapped, place
 from tidegate.values.types import arrow_type
 
 _ROWS_AT_ONCE = 1 << 18
+# Of a value, or what it is chosen by, that is no text, where both are held together.
+_PACKED_BYTES = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,7 +221,7 @@ def _valued(query: Query, partial: pa.Table, coverage: np.ndarray) -> tuple[pa.T
     columns = {group.slot: partial.column(group.slot) for group in query.group_by}
     failed = np.zeros(len(partial), dtype=bool)
     for aggregate in query.aggregates:
-        own = Partial(aggregate.slot, partial, share, arrow_type(aggregate.type))
+        own = Partial(aggregate.slot, partial, share, arrow_type(aggregate.type), aggregate.parameters)
         columns[aggregate.slot] = value = aggregate.called.finish(own)
         lost = aggregate.called.lost(own, value)
         if lost is not None:
@@ -243,7 +245,12 @@ def _sides(question: Question, schedules: Sequence[Schedule]) -> list[scan.Side]
         bounds_us = min(firsts), max(ends), max(lasts)
         constants = {"side": pa.scalar(index, pa.int8())}
         files, waited_us = question.files[window.stream], question.waited_us
-        side = scan.Side(files, bounds_us, conditions, columns, constants, waited_us=waited_us)
+        held = {
+            a.slot: scan.HeldOf(a.called.held, _by(a) if a.by is not None else None, a.parameters)
+            for a in query.aggregates
+            if a.alias == window.alias and a.called.valued
+        }
+        side = scan.Side(files, bounds_us, conditions, columns, constants, held, waited_us=waited_us)
         if question.part is not None:
             key = shared_key(query)
             assert key is not None
@@ -268,7 +275,7 @@ def aggregate_spec(query: Query) -> join_aggregate.Spec:
     keys = _groups_of_keys(query)
     columns = [(j.slot, arrow_type(j.type)) for j in query.join_classes]
     columns += [(g.slot, arrow_type(g.type)) for g in query.group_by if g.slot not in keys]
-    columns += [(a.slot, arrow_type(a.measured)) for a in query.aggregates if a.alias is not None]
+    columns += [(a.slot, a.held_type) for a in query.aggregates if a.alias is not None]
     sides = tuple(
         join_aggregate.Side(
             w.alias,
@@ -293,6 +300,11 @@ def _counted(query: Query) -> set[str]:
     return {aggregate.slot for aggregate in query.aggregates if not aggregate.called.valued}
 
 
+def _by(aggregate: Aggregate) -> str:
+    """What the column is called of what an aggregate chooses by."""
+    return f"{aggregate.slot}_by"
+
+
 def computations(query: Query, alias: str) -> list[tuple[str | None, str, pa.DataType | None]]:
     """(slot, SQL, type) of all that is computed from an alias' tuples, by whomever; conditions have no slot.
 
@@ -315,6 +327,8 @@ def computations(query: Query, alias: str) -> list[tuple[str | None, str, pa.Dat
         if aggregate.expression is not None and aggregate.alias == alias:
             kind = arrow_type(aggregate.measured) if aggregate.called.valued else None
             asked.append((aggregate.slot, aggregate.expression, kind))
+            if aggregate.by is not None:
+                asked.append((_by(aggregate), aggregate.by, arrow_type(aggregate.by_type)))
     return asked
 
 
@@ -351,6 +365,9 @@ def held(query: Query, alias: str) -> Held:
         schema = top_k_spec(query, 1).input_schema
     else:
         schema = aggregate_spec(query).side_schema([w.alias for w in query.windows].index(alias))
-    texts = {field.name for field in schema if pa.types.is_string(field.type)}
-    values = tuple(sql for slot, sql, _ in computations(query, alias) if slot in texts)
-    return Held(layout_bytes(schema, 1, 0), values, query.predicates.get(alias))
+    texts = {field.name for field in schema if is_text(field.type)}
+    texts |= {f"{name}_by" for name in texts}
+    asked = [(sql, kind) for slot, sql, kind in computations(query, alias) if slot in texts]
+    values = tuple(sql for sql, kind in asked if kind == pa.string())
+    packed = sum(_PACKED_BYTES for _, kind in asked if kind != pa.string())
+    return Held(layout_bytes(schema, 1, 0) + packed, values, query.predicates.get(alias))

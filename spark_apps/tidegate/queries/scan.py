@@ -7,8 +7,8 @@ operators do.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
 from operator import and_
 from typing import TYPE_CHECKING
@@ -21,7 +21,6 @@ from tidegate.declarations.models import Stream, to_us
 from tidegate.operators.arrivals import int64s
 from tidegate.operators.duplicates import hashes
 from tidegate.operators.expressions import columns_of, evaluate, pushed_down, truth
-from tidegate.operators.join_aggregate.codebook import as_ordered_integers
 from tidegate.operators.schedule import NEVER_US
 from tidegate.queries.sieves import Sieve
 from tidegate.store import parquet
@@ -29,6 +28,7 @@ from tidegate.store.cut import read_file
 from tidegate.store.intervals import interval_holding
 from tidegate.store.places import located
 from tidegate.values.limbs import is_decimal, limbs
+from tidegate.values.ordered import as_ordered_integers
 from tidegate.values.types import TIMESTAMP
 
 if TYPE_CHECKING:
@@ -165,6 +165,15 @@ def _kept(path: str, schema: pa.Schema) -> pa.Table:
 
 
 @dataclass(frozen=True)
+class HeldOf:
+    """What becomes of a column of values before the operator sees it; ``by``: another column that is used up."""
+
+    held: Callable[[pa.Array, pa.Array | None, tuple[float, ...]], pa.Array]
+    by: str | None
+    parameters: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Side:
     """What one alias of a query reads.
 
@@ -174,6 +183,7 @@ class Side:
         conditions: SQL that must be true of a tuple.
         columns: slot → SQL and type of the value; ``event_us`` and ``arrival_us`` come by themselves.
         constants: further columns, of one value each.
+        held: slot → what becomes of its values.
         sieve: what is needed of large files, if that is little.
         waited_us: what is taken off every arrival.
         part: a column, and which part of how many by its values is read.
@@ -184,6 +194,7 @@ class Side:
     conditions: tuple[str, ...]
     columns: Mapping[str, tuple[str, pa.DataType]]
     constants: Mapping[str, object]
+    held: Mapping[str, HeldOf] = field(default_factory=dict)
     sieve: Sieve | None = None
     waited_us: int = 0
     part: tuple[str, int, int] | None = None
@@ -228,6 +239,8 @@ class Side:
         counted_us = pc.max_element_wise(event_us, pc.subtract(read_us, self.waited_us))
         columns = {"event_us": event_us, "arrival_us": counted_us, "read_us": read_us}
         columns |= {slot: evaluate(sql, batch, kind) for slot, (sql, kind) in self.columns.items()}
+        for slot, of in self.held.items():
+            columns[slot] = of.held(columns[slot], None if of.by is None else columns.pop(of.by), of.parameters)
         columns |= {name: pa.repeat(value, batch.num_rows) for name, value in self.constants.items()}
         table = pa.table(columns)
         if self.part is None:

@@ -387,7 +387,7 @@ def _output_text(query: Query, expression: str) -> str:
         if expression.strip("`") == aggregate.slot:
             of = "*" if aggregate.expression is None else aggregate.expression
             scaled = " Scaled by 1/coverage." if aggregate.called.scaled else ""
-            return f"`{aggregate.called.called(of)}` over the window.{scaled}"
+            return f"`{aggregate.words(of)}` over the window.{scaled}"
     return "Computed from the query's aggregates and groups."
 
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 import pyarrow as pa
 
+from tidegate.aggregates.accumulators import VALUES, value_lists
 from tidegate.aggregates.exact import as_lists, totals
 from tidegate.operators.codes import NULL, decode
-from tidegate.operators.join_aggregate.codebook import from_ordered_integers, orders_as_integers
 from tidegate.operators.join_aggregate.histories import NULLS, Histories
+from tidegate.operators.join_aggregate.joins import combined as combined_codes
 from tidegate.operators.join_aggregate.joins import joined, product
 from tidegate.operators.join_aggregate.spec import Spec
 from tidegate.operators.join_aggregate.tuples import Books
 from tidegate.operators.schedule import Int64s
+from tidegate.values.ordered import from_ordered_integers, orders_as_integers
 
 
 def joined_all(spec: Spec, families: Sequence[Sequence[Histories]]) -> Histories:
@@ -28,7 +31,7 @@ def joined_all(spec: Spec, families: Sequence[Sequence[Histories]]) -> Histories
     relations: list[Histories] = []
 
     def kept(names: Iterable[str], others: Iterable[Iterable[str]]) -> list[str]:
-        needed = {*spec.group_keys.values(), *(name for other in others for name in other)}
+        needed = {*spec.group_keys.values(), *spec.value_slots, *(name for other in others for name in other)}
         return [name for name in dict.fromkeys(names) if name in needed]
 
     for place, family in enumerate(families):
@@ -58,6 +61,10 @@ def answer_rows(
         books: slot → its values.
         orders: slot → rank of each code's value, for extremes that have a codebook.
     """
+    by_value = histories
+    if spec.value_slots:
+        kinds = {m.slot: m.extreme for m in spec.aggregates if m.extreme is not None}
+        histories = product([histories], list(dict.fromkeys(spec.group_keys.values())), kinds)
     row, window, owner = _rows_of_answers(spec, histories, books)
     columns: dict[str, pa.Array] = {"window_index": pa.array(windows[window])}
     for slot, key in spec.group_keys.items():
@@ -82,6 +89,9 @@ def answer_rows(
                 continue
             sums = totals(parts, len(used), spec.sum_type(slot), counts == 0)
             columns[name] = sums.take(pa.array(place_of))
+        if measure.by_value:
+            name, rows_of = f"{slot}_{VALUES}", _Rows(histories, window, owner)
+            columns[name] = _value_lists(spec, slot, by_value, rows_of, books[slot].values, orders[slot])
         if measure.extreme is not None:
             name = f"{slot}_{measure.extreme.name}"
             values = histories.extremes[slot][row]
@@ -91,6 +101,43 @@ def answer_rows(
                 code_of = np.append(np.argsort(orders[slot]), NULL)
                 columns[name] = decode(code_of[np.where(none, NULL, values)], books[slot].values)
     return pa.table(columns, schema=spec.output_schema)
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """The rows of the answers: each one's window, and its group's place among the histories."""
+
+    histories: Histories
+    window: Int64s
+    owner: Int64s
+
+    def at(self, keys: Mapping[str, Int64s], history: Int64s, window: Int64s) -> Int64s:
+        """The rows of some groups' windows; ``keys`` are the groups', ``history`` which of them is meant."""
+        names, known = list(self.histories.keys), len(self.histories)
+        together = [np.concatenate([self.histories.keys[name], keys[name]]) for name in names]
+        ids = combined_codes(together, known + len(next(iter(keys.values()))))
+        order = np.argsort(ids[:known])
+        place = order[np.searchsorted(ids[:known][order], ids[known:])]
+        mine = self.owner * self.histories.windows + self.window
+        order = np.argsort(mine)
+        return order[np.searchsorted(mine[order], place[history] * self.histories.windows + window)]
+
+
+def _value_lists(spec: Spec, slot: str, histories: Histories, rows: _Rows, values: pa.Array, order: Int64s) -> pa.Array:
+    """For each row of the answers the values of a slot in ascending order, and how many there are of each.
+
+    **Cost**: O(values of all answers · log).
+    """
+    keep = list(dict.fromkeys([*spec.group_keys.values(), slot]))
+    own = product([replace(histories, parts={}, extremes={})], keep, {})
+    lengths = np.where(own.pairs == 0, 0, own.lasting)
+    history = np.repeat(np.arange(len(own)), own.lengths)
+    lengths[own.keys[slot][history] == NULL] = 0
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    window = own.window[row] + np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    at, code = rows.at(own.keys, history[row], window), own.keys[slot][history[row]]
+    by_value = np.lexsort((order[code], at))
+    return value_lists(at[by_value], len(rows.window), values.take(pa.array(code[by_value])), own.pairs[row][by_value])
 
 
 def _rows_of_answers(spec: Spec, histories: Histories, books: Books) -> tuple[Int64s, Int64s, Int64s]:

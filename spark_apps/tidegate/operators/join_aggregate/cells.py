@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.operators.arrivals import received
-from tidegate.operators.join_aggregate.codebook import orders_as_integers
 from tidegate.operators.join_aggregate.held import without_the_late
 from tidegate.operators.join_aggregate.operator import answered_in_turns, rows_at_once
 from tidegate.operators.join_aggregate.spec import Measure, Spec
 from tidegate.operators.join_aggregate.state import BEFORE_ALL_US, State, start
 from tidegate.operators.join_aggregate.tuples import AllCombinations, Books, Tuples, encoded, together
 from tidegate.operators.schedule import Int64s, Schedule
+from tidegate.values.ordered import orders_as_integers
 
 WORTH_SHARE = 1 / 8
 """Cells that are more than this share of the tuples are not worth it."""

@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from tidegate.aggregates.accumulators import Extreme
+from tidegate.aggregates.accumulators import VALUES, Extreme, value_lists
 from tidegate.aggregates.exact import as_lists, from_lists, totals
 from tidegate.operators.arrivals import int64s
-from tidegate.operators.join_aggregate.codebook import as_ordered_integers, from_ordered_integers, orders_as_integers
+from tidegate.operators.codes import encode, runs
 from tidegate.operators.join_aggregate.spec import Spec
 from tidegate.operators.schedule import Int64s
+from tidegate.values.ordered import as_ordered_integers, from_ordered_integers, orders_as_integers
 
 
 def combined(spec: Spec, partials: pa.Table) -> pa.Table:
@@ -57,6 +59,9 @@ def combined(spec: Spec, partials: pa.Table) -> pa.Table:
                 if total.rounded
                 else as_lists(parts, len(grouped))
             )
+        if measure.by_value:
+            name = f"{measure.slot}_{VALUES}"
+            columns[name] = _merged(_one(partials.column(name)), group, len(grouped))
         if measure.extreme is not None:
             name = f"{measure.slot}_{measure.extreme.name}"
             columns[name] = _extreme(measure.extreme, _one(partials.column(name)), group, counts == 0)
@@ -66,6 +71,17 @@ def combined(spec: Spec, partials: pa.Table) -> pa.Table:
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+def _merged(lists: pa.Array, group: Int64s, groups: int) -> pa.Array:
+    """The values of each group in ascending order, and how many there are of each."""
+    owner = np.repeat(group, pc.fill_null(pc.list_value_length(lists), 0).to_numpy())
+    pairs = lists.flatten()
+    code, values = encode(pa.chunked_array([pairs.field("value")]))
+    order, first, _ = runs([owner, code], len(owner))
+    numbers = int64s(pairs.field("number"))[order]
+    numbers = np.add.reduceat(numbers, first) if len(first) else numbers
+    return value_lists(owner[order][first], groups, values.take(pa.array(code[order][first])), numbers)
 
 
 def _extreme(extreme: Extreme, column: pa.Array, group: Int64s, none: np.ndarray) -> pa.Array:

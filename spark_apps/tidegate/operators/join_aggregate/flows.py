@@ -45,7 +45,7 @@ class Flow:
 
         nothing = np.zeros(0, dtype=np.int64)
         if not pieces:
-            values: dict[Any, Column] = {m.slot: nothing for m in measures if m.valued}
+            values: dict[Any, Column] = {m.slot: nothing for m in measures if m.stored}
             return Flow(nothing, nothing, values, {}, nothing)
         values = {
             key: column(lambda part, key=key: part.values[key])  # type: ignore[misc]

@@ -149,7 +149,8 @@ def windows_at_once(state: State) -> int:
         combinations = max(1, state.combinations[side_slots(spec, side)].count(books))
         most *= min(combinations, math.prod(max(1, len(books[slot])) for slot in own.groups))
         all_combinations *= combinations
-    return max(LEAST_WINDOWS, ANSWER_ROWS // min(keys * most, all_combinations))
+    rows = all_combinations if spec.value_slots else min(keys * most, all_combinations)
+    return max(LEAST_WINDOWS, ANSWER_ROWS // rows)
 
 
 def _nothing(state: State) -> pa.Table:
@@ -190,7 +191,7 @@ def answered_up_to(state: State, complete: int) -> tuple[State, pa.Table]:
     orders = {
         measure.slot: state.books[measure.slot].ranks()
         for measure in plan.spec.aggregates
-        if measure.extreme is not None and measure.slot in state.books
+        if (measure.extreme is not None or measure.by_value) and measure.slot in state.books
     }
     totals, answers = dict(state.totals), []
     for chain in np.unique(plan.chain_of[block]).tolist():

@@ -87,7 +87,7 @@ def _in_view(spec: Spec, side: int, held: Held, bounds: Bounds, combinations: Al
         leaves.append(leave[rows])
     if not parts:
         nothing = np.zeros(0, dtype=np.int64)
-        values = {m.slot: nothing for m in spec.measures_of(spec.sides[side].alias) if m.valued}
+        values = {m.slot: nothing for m in spec.measures_of(spec.sides[side].alias) if m.stored}
         return _InView(Tuples(nothing, nothing, nothing, values), dict.fromkeys(slots, nothing), nothing, nothing)
     every = together(parts)
     codes = combinations[slots].slot_codes(every.code)
@@ -119,7 +119,7 @@ def _histories(
     enter = np.maximum(*(side.enter[rows] for side, rows in zip(sides, matching, strict=True)))
     leave = np.minimum(*(side.leave[rows] for side, rows in zip(sides, matching, strict=True)))
     codes = {}
-    for name in spec.group_keys.values():
+    for name in dict.fromkeys([*spec.group_keys.values(), *spec.value_slots]):
         side = 0 if name in sides[0].codes else 1
         codes[name] = sides[side].codes[name][matching[side]]
     group, keys = groups_of(codes, pairs)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tidegate.aggregates import AGGREGATES, AggregateFunction
-from tidegate.aggregates.accumulators import Extreme, Total
+from tidegate.aggregates.accumulators import VALUES, Extreme, Total, values_type
 from tidegate.aggregates.exact import PARTS
 from tidegate.values.limbs import WIDE, is_decimal
 
@@ -51,9 +51,14 @@ class Measure:
         return self.called.extreme
 
     @property
-    def valued(self) -> bool:
-        """Whether it matters which values there are, and not only how many."""
-        return self.called.valued
+    def by_value(self) -> bool:
+        """Whether it needs to know how many there are of each value: tuples are then told apart by it, like groups."""
+        return self.called.by_value
+
+    @property
+    def stored(self) -> bool:
+        """Whether the values are held in a column of their own."""
+        return self.called.valued and not self.by_value
 
 
 @dataclass(frozen=True)
@@ -111,7 +116,7 @@ class Spec:
         if sorted(slots) != sorted(self.columns.names):
             raise ValueError(f"Spec: columns must be {sorted(slots)}, not {sorted(self.columns.names)}")
         for measure in self.aggregates:
-            if measure.alias is None and measure.valued:
+            if measure.alias is None and measure.called.valued:
                 raise ValueError(f"Spec: {measure.function.upper()} of {measure.slot!r} has no alias")
             if measure.alias is not None and measure.alias not in aliases:
                 raise ValueError(f"Spec: {measure.slot!r} is of unknown alias {measure.alias!r}; known: {aliases}")
@@ -140,6 +145,11 @@ class Spec:
     @property
     def _own_groups(self) -> tuple[str, ...]:
         return tuple(name for side in self.sides for name in side.groups)
+
+    @property
+    def value_slots(self) -> tuple[str, ...]:
+        """The slots of the aggregates by value."""
+        return tuple(m.slot for m in self.aggregates if m.by_value)
 
     def measures_of(self, alias: str) -> tuple[Measure, ...]:
         """The measures over a column of that alias."""
@@ -192,4 +202,7 @@ class Spec:
             if measure.extreme is not None:
                 name = f"{measure.slot}_{measure.extreme.name}"
                 fields.append(pa.field(name, self.columns.field(measure.slot).type))
+            if measure.by_value:
+                kind = values_type(self.columns.field(measure.slot).type)
+                fields.append(pa.field(f"{measure.slot}_{VALUES}", kind))
         return pa.schema(fields)

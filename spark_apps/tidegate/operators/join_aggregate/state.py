@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.operators.join_aggregate.chains import cut
-from tidegate.operators.join_aggregate.codebook import Codebook, orders_as_integers
+from tidegate.operators.join_aggregate.codebook import Codebook
 from tidegate.operators.join_aggregate.combinations import Combinations
 from tidegate.operators.join_aggregate.held import Held, renamed, without_the_late
 from tidegate.operators.join_aggregate.ledger import bytes_held
@@ -24,6 +24,7 @@ from tidegate.operators.join_aggregate.tuples import (
     side_slots,
 )
 from tidegate.operators.schedule import NEVER_US, Int64s, Schedule
+from tidegate.values.ordered import orders_as_integers
 
 BEFORE_ALL_US = -NEVER_US
 # Codes without tuples are given back once there are so many more codes than tuples or codes at the last renaming.

@@ -13,16 +13,12 @@ import pyarrow as pa
 
 from tidegate.operators.arrivals import int64s
 from tidegate.operators.codes import NULL, decode
-from tidegate.operators.join_aggregate.codebook import (
-    Codebook,
-    as_ordered_integers,
-    from_ordered_integers,
-    orders_as_integers,
-)
+from tidegate.operators.join_aggregate.codebook import Codebook
 from tidegate.operators.join_aggregate.combinations import Combinations
 from tidegate.operators.join_aggregate.spec import Measure, Spec
 from tidegate.operators.schedule import NEVER_US, Int64s
 from tidegate.values.limbs import from_limbs, is_decimal, limbs
+from tidegate.values.ordered import as_ordered_integers, from_ordered_integers, orders_as_integers
 
 Column = npt.NDArray[Any]
 Books = dict[str, Codebook]
@@ -102,11 +98,12 @@ def together(parts: Sequence[Tuples]) -> Tuples:
 
 
 def side_slots(spec: Spec, side: int) -> tuple[str, ...]:
-    """The slots that tell a side's tuples apart: its groups, and the classes that another side has or that group."""
+    """What tells a side's tuples apart: groups, classes that another side has or that group, aggregates by value."""
     own = spec.sides[side]
     others = {name for index, other in enumerate(spec.sides) if index != side for name in other.classes}
     others |= {name for _, name in spec.class_groups}
-    return (*(name for name in own.classes if name in others), *own.groups)
+    values = (m.slot for m in spec.measures_of(own.alias) if m.by_value)
+    return (*(name for name in own.classes if name in others), *own.groups, *values)
 
 
 def encoded(
@@ -139,7 +136,7 @@ def encoded(
                 column = column.take(pa.array(rows)) if column.null_count else _taken(column, rows)
             if column.null_count:
                 nulls[measure.slot] = column.is_null().to_numpy(zero_copy_only=False)
-            if measure.valued:
+            if measure.stored:
                 books, values[measure.slot] = _measured(spec, measure, column, books)
         parts.append(Tuples(event_us, arrival_us, code, values, nulls))
     return books, combinations, parts
@@ -174,7 +171,9 @@ def held_schema(spec: Spec, side: int) -> pa.Schema:
     fields += [spec.columns.field(slot) for slot in side_slots(spec, side)]
     for measure in spec.measures_of(spec.sides[side].alias):
         kind = spec.columns.field(measure.slot).type
-        if not measure.valued:
+        if measure.by_value:
+            continue
+        if not measure.stored:
             kind = pa.bool_()
         elif measure.sums:
             kind = spec.added_type(measure.slot)
@@ -190,7 +189,9 @@ def decoded(spec: Spec, side: int, tuples: Tuples, books: Books, combinations: C
     for measure in spec.measures_of(spec.sides[side].alias):
         slot, kind = measure.slot, spec.columns.field(measure.slot).type
         null = tuples.nulls.get(slot, np.zeros(len(tuples), dtype=bool))
-        if not measure.valued:
+        if measure.by_value:
+            continue
+        if not measure.stored:
             columns[slot] = pa.array(~null, mask=null)
         elif measure.sums:
             values, kind = tuples.values[slot], spec.added_type(slot)

@@ -1,0 +1,71 @@
+"""PERCENTILE(x, p)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+from sqlglot import exp
+
+from tidegate.aggregates.accumulators import Partial
+from tidegate.aggregates.base import AggregateFunction, Call, CallError
+from tidegate.aggregates.by_value import ByValue
+from tidegate.aggregates.numbers import not_a_number
+from tidegate.values.types import ColumnType
+
+
+def fraction(node: exp.Expression | None, written: str) -> float:
+    """The number from 0 to 1 that a literal is; ``written``: how the call may be written."""
+    if isinstance(node, exp.Literal) and not node.is_string and 0 <= float(node.this) <= 1:
+        return float(node.this)
+    raise CallError("the fraction of a percentile is a number from 0 to 1", written)
+
+
+class Percentile(AggregateFunction):
+    """The value at a fraction of the values in order, exact: between two of them in proportion, as in Spark."""
+
+    name = "percentile"
+    nodes: ClassVar[tuple[type[exp.Expression], ...]] = (exp.Quantile,)
+    shapes: ClassVar[tuple[str, ...]] = ("PERCENTILE(x, 0.95)",)
+    by_value = True
+
+    def read(self, node: exp.Expression) -> Call:
+        """The value, and the fraction."""
+        if node.this is None or isinstance(node.this, exp.Star):
+            raise CallError("PERCENTILE needs a value", self.shapes[0])
+        return Call(self, node.this, parameters=(fraction(node.args.get("quantile"), self.shapes[0]),))
+
+    def refusal(self, kind: ColumnType) -> tuple[str, str] | None:
+        """Numbers alone have something between two of them."""
+        return not_a_number(self, kind)
+
+    def result(self, kind: ColumnType | None) -> ColumnType:
+        """As in Spark."""
+        return "double"
+
+    def measured(self, kind: ColumnType) -> ColumnType:
+        """The values as they are."""
+        return kind
+
+    def finish(self, partial: Partial) -> pa.Array | pa.ChunkedArray:
+        """NULL where there is no value."""
+        held = ByValue.of(partial)
+        number = held.totals
+        none = number == 0
+        if none.all():
+            return pa.nulls(len(none), pa.float64())
+        position = partial.parameters[0] * np.maximum(number - 1, 0)
+        below = np.floor(position)
+        share, values = position - below, held.doubles
+        low, high = (values[held.places(rank.astype(np.int64))] for rank in (below, np.ceil(position)))
+        with np.errstate(invalid="ignore"):
+            return pa.array(np.where(low == high, low, low * (1 - share) + high * share), mask=none)
+
+    def duckdb(self, argument: str, by: str = "", parameters: tuple[float, ...] = ()) -> str:
+        """Its own."""
+        return f"quantile_cont(CAST({argument} AS DOUBLE), {parameters[0]!r})"
+
+    def called(self, argument: str, by: str = "", parameters: tuple[float, ...] = ()) -> str:
+        """As it is written."""
+        return f"PERCENTILE({argument}, {parameters[0]:g})"
