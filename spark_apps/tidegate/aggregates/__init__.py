@@ -130,4 +130,14 @@ def sql_names() -> tuple[str, ...]:
     return tuple(name for node in nodes for name in node.sql_names())
 
 
-__all__ = ["AGGREGATES", "AggregateFunction", "Call", "CallError", "is_call", "names", "read_call", "shapes", "sql_names"]
+__all__ = [
+    "AGGREGATES",
+    "AggregateFunction",
+    "Call",
+    "CallError",
+    "is_call",
+    "names",
+    "read_call",
+    "shapes",
+    "sql_names",
+]

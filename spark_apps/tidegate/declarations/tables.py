@@ -321,7 +321,7 @@ def _corrections_schema(query: Query) -> pa.Schema:
 
 def _top_k_fields(query: Query) -> list[tuple[str, pa.DataType]]:
     if query.kind != "top_k":
-        return []
+        return [("rank", pa.int64())] if query.ranks_groups else []
     selected = {o.name for o in query.outputs}
     return [("rank", pa.int64()), *([] if "event_id" in selected else [("event_id", pa.string())])]
 

@@ -157,6 +157,8 @@ def sort_columns(query: Query) -> tuple[str, ...]:
     """By which columns a query's answers are sorted within a partition: a total order of the rows."""
     if query.kind == "top_k":
         return "emitted_at", "window_end", *query.row_keys
+    if query.ranks_groups:
+        return "emitted_at", "window_end", *query.within, "rank"
     return "emitted_at", "window_end", *(o.name for o in query.outputs)
 
 
