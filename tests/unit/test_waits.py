@@ -134,3 +134,34 @@ def test_a_stream_that_is_new_is_taken_to_go_on_as_it_began() -> None:
     spec, times = FootprintSpec(TICK, 100 * TICK), np.arange(0, 10 * TICK, TICK // 6)
     footprint = observed(Footprint.initial(spec), 0, 10 * TICK, Arrivals.of(times, times, 50.0, TICK))
     assert footprint.bytes_at(10 * TICK) == 3000.0 and footprint.bytes_at(100 * TICK) == 30_000.0
+
+
+def test_after_a_burst_the_wait_is_the_longest_that_fits() -> None:
+    """A tuple an hour, and on day 20 twelve; M holds 8 quiet days, a twentieth of them left free.
+
+    Against a count: the longest wait with which, at no hour of the last day, windows would have held more. As the burst
+    gets old K grows day by day, not only when nothing reaches back to it any more.
+    """
+    hour_us, budget = 3_600_000_000, 8 * 24.0
+    late = support(*((days * 86400.0, 1.0) for days in np.arange(0.0, 12.25, 0.25)))
+    asked = Want("a", {"s": 86400.0}, 12 * 86400.0, 1.0, late, 86400.0)
+    times = np.concatenate(
+        [day * DAY + np.arange(count) * DAY // count for day in range(40) for count in [24 * 12 if day == 20 else 24]]
+    )
+    footprint, chosen = Footprint.initial(FootprintSpec(hour_us, 13 * DAY)), []
+    for day in range(40):
+        own = times[times // DAY == day]
+        footprint = observed(footprint, day * DAY, (day + 1) * DAY, Arrivals.of(own, own, 1.0, hour_us))
+        room = Room(budget, hour_us, lambda _, height_us, of=footprint: of.bytes_at(height_us))
+        chosen.append(choose_waits([asked], room)["a"].slack_s / 86400)
+        hours = (day * 24 + np.arange(1, 25)) * hour_us
+        held = [
+            max(np.diff(np.searchsorted(times, [t - (24 + wait) * hour_us, t]))[0] for t in hours)
+            for wait in range(0, 12 * 24, 6)
+        ]
+        fits = np.searchsorted(np.maximum.accumulate(held), 0.95 * budget, side="right") / 4 - 0.25
+        if day >= 13 and day not in (20, 21):
+            assert chosen[-1] == pytest.approx(max(fits, 0.0), abs=0.26), day
+    assert chosen[19] >= 6 and max(chosen[20:23]) <= 1
+    assert all(later >= earlier for earlier, later in zip(chosen[22:], chosen[23:], strict=False))
+    assert chosen[26] >= 4 and chosen[29] >= 6

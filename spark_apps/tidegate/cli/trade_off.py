@@ -59,7 +59,7 @@ def trade_offs(warehouse: Warehouse) -> list[TradeOff]:
     footprints = footprints_at(warehouse, interval.label)
     if not any(footprint.peaks for footprint in footprints.values()):
         return []
-    wants = wants_of(pipeline, interval, rows, supports)
+    wants = wants_of(pipeline, interval, rows, supports, supports)
     return [
         _trade_off(pipeline, want, [w for w in wants if w is not want], row, supports[want.query], footprints)
         for want in wants

@@ -37,8 +37,9 @@ from tidegate.stages.calibrate_waits import footprints_at_end, support_of, withi
 from tidegate.store.intervals import Interval, interval_at, interval_holding
 from tidegate.store.warehouse import Warehouse
 
-PROMISES, DELAYS = "promises", "delays"
-"""States: what each query's slack was chosen from; a sample of the newest tuples' delays."""
+PROMISES, DELAYS, LARGEST = "promises", "delays", "largest_delays"
+"""States: what each query's slack was chosen from; a sample of the newest tuples' delays; the largest that ever was."""
+LARGEST_SCHEMA = pa.schema([("stream", pa.string()), ("delay_us", pa.int64())])
 DELAYS_SCHEMA = pa.schema([("stream", pa.string()), ("arrival_us", pa.int64()), ("delay_us", pa.int64())])
 # Arrivals ascend, delays come again: half the bytes and half the time of what Parquet does by itself.
 _DELAYS_WRITTEN = {"use_dictionary": ["stream", "delay_us"], "column_encoding": {"arrival_us": "DELTA_BINARY_PACKED"}}
@@ -60,8 +61,9 @@ def plan_slacks(context: RunContext, stage: StageRun, intervals: Sequence[Interv
     """
     pipeline, warehouse = context.pipeline, context.warehouse
     promised = [q for q in pipeline.queries if q.promised is not None]
+    streams = sorted({name for query in promised for name in query.streams})
     before = "" if context.cold_start else previous_label(pipeline, intervals[0])
-    samples = _samples(context, stage, intervals, before)
+    samples, largest_s = _samples(context, stage, streams, intervals, before)
     kept = warehouse.read_state(PROMISES, before)
     promises = {q.id: promise_of(pipeline, q) for q in promised}
     states = {query_id: _restored(kept, query_id, promise) for query_id, promise in promises.items()}
@@ -71,7 +73,7 @@ def plan_slacks(context: RunContext, stage: StageRun, intervals: Sequence[Interv
     for interval in intervals:
         final_us = interval.end_us - horizon_us
         units_s = _units_s({q.id: _asked_of_laws(q, promises[q.id]) for q in promised}, samples[interval])
-        rows, supports = [], {}
+        rows, supports, known = [], {}, {}
         for query in promised:
             promise = promises[query.id]
             newest = needed[query.id].between(final_us - _evidence_us(pipeline, promise), final_us)
@@ -84,9 +86,11 @@ def plan_slacks(context: RunContext, stage: StageRun, intervals: Sequence[Interv
                 units_s[query.id],
                 float(pipeline.initial_slack_s),
                 recent_s,
+                max(largest_s[interval][name] for name in query.streams),
             )
             states[query.id] = state
-            supports[query.id] = support_of(query, newest)
+            supports[query.id] = support_of(query, newest.slack_s, newest.share, newest.weight)
+            known[query.id] = support_of(query, *state.outlook.pairs)
             now = newest.between(interval.start_us - horizon_us, final_us)
             rows.append(
                 {
@@ -100,7 +104,7 @@ def plan_slacks(context: RunContext, stage: StageRun, intervals: Sequence[Interv
                     "method": choice.method,
                 }
             )
-        rows = within_memory(pipeline, interval, rows, supports, footprints.get(interval, {}))
+        rows = within_memory(pipeline, interval, rows, supports, known, footprints.get(interval, {}))
         stage.commit.put_arrow(
             "slack_plan", interval, pa.Table.from_pylist(rows, schema=warehouse.schema("slack_plan"))
         )
@@ -117,7 +121,7 @@ def supports_after(warehouse: Warehouse, interval: Interval) -> dict[str, Suppor
     found = {}
     for query_id, promise in promises.items():
         newest = needed[query_id].between(final_us - _evidence_us(pipeline, promise), final_us)
-        found[query_id] = support_of(pipeline.query(query_id), newest)
+        found[query_id] = support_of(pipeline.query(query_id), newest.slack_s, newest.share, newest.weight)
     return found
 
 
@@ -214,15 +218,15 @@ def _recent_s(
 
 
 def _samples(
-    context: RunContext, stage: StageRun, intervals: Sequence[Interval], before: str
-) -> dict[Interval, dict[str, tuple[Int64s, np.ndarray]]]:
-    """Interval → stream → arrivals (µs) and delays (seconds) of the sample at its end; carried on as state."""
+    context: RunContext, stage: StageRun, streams: Sequence[str], intervals: Sequence[Interval], before: str
+) -> tuple[dict[Interval, dict[str, tuple[Int64s, np.ndarray]]], dict[Interval, dict[str, float]]]:
+    """Interval → stream → arrivals (µs) and delays (seconds) of the sample at its end, and the largest delay ever.
+
+    Both are carried on as states.
+    """
     pipeline, warehouse = context.pipeline, context.warehouse
     kept = warehouse.read_state(DELAYS, before)
-    streams = {
-        s.name for q in pipeline.queries if q.promised is not None for s in pipeline.streams if s.name in q.streams
-    }
-    samples = {name: (np.zeros(0, np.int64), np.zeros(0, np.int64)) for name in sorted(streams)}
+    samples = {name: (np.zeros(0, np.int64), np.zeros(0, np.int64)) for name in streams}
     if kept is not None:
         names = np.array(kept.column("stream").to_pylist(), dtype=object)
         at, delay = (kept.column(n).to_numpy() for n in DELAYS_SCHEMA.names[1:])
@@ -234,20 +238,43 @@ def _samples(
     events = [EventFiles.of(warehouse, pipeline.stream(name), [interval.label]) for interval, name in asked]
     rows = sum(files.rows() for files in events)
     found = context.run_slices(delays, [Delays(files, most) for files in events], rows)
-    sampled, at_end = dict(zip(asked, found, strict=True)), {}
+    sampled, at_end, largest_at_end = dict(zip(asked, found, strict=True)), {}, {}
+    largest_us = _largest_before(context, streams, before)
     for interval in intervals:
         for name, sample in samples.items():
-            fresh = sampled[interval, name]
+            *fresh, latest_us = sampled[interval, name]
+            largest_us[name] = max(largest_us[name], latest_us)
             arrival_us, delay_us = (np.concatenate(both)[-SAMPLE_TUPLES:] for both in zip(sample, fresh, strict=True))
             samples[name] = arrival_us, delay_us
         at_end[interval] = {name: (at, delay / 1e6) for name, (at, delay) in samples.items()}
+        largest_at_end[interval] = {name: us / 1e6 for name, us in largest_us.items()}
+        largest = pa.table([list(largest_us), list(largest_us.values())], schema=LARGEST_SCHEMA)
+        stage.commit.put_state(LARGEST, interval, largest)
         columns = [
             np.repeat(list(samples), [len(at) for at, _ in samples.values()]),
             *(np.concatenate([s[i] for s in samples.values()]) if samples else np.zeros(0, np.int64) for i in range(2)),
         ]
         sample = pa.table([pa.array(c) for c in columns], schema=DELAYS_SCHEMA)
         stage.commit.put_state(DELAYS, interval, sample, **_DELAYS_WRITTEN)
-    return at_end
+    return at_end, largest_at_end
+
+
+def _largest_before(context: RunContext, streams: Sequence[str], before: str) -> dict[str, int]:
+    """Stream → the largest delay of any tuple up to the end of an interval (µs); without a label 0.
+
+    Of a stream of which it was not kept, as in a warehouse of an older version, all that is there is read once.
+    """
+    kept = context.warehouse.read_state(LARGEST, before)
+    known = {} if kept is None else dict(zip(*(column.to_pylist() for column in kept.columns), strict=True))
+    missing = [name for name in streams if name not in known]
+    files = {}
+    for name in missing if before else ():
+        labels = [label for label in context.warehouse.labels(f"events_{name}") if label <= before]
+        files[name] = EventFiles.of(context.warehouse, context.pipeline.stream(name), labels)
+    rows = sum(of.rows() for of in files.values())
+    found = context.run_slices(delays, [Delays(of, 1) for of in files.values()], rows)
+    read = dict(zip(files, (latest_us for *_, latest_us in found), strict=True))
+    return {name: int(known.get(name, read.get(name, 0))) for name in streams}
 
 
 @dataclass(frozen=True)
@@ -258,15 +285,16 @@ class Delays:
     most: int
 
 
-def delays(part: Slice) -> tuple[Int64s, Int64s]:
-    """Every so many-th tuple of a :class:`Delays`, by arrival: arrival and delay in microseconds."""
+def delays(part: Slice) -> tuple[Int64s, Int64s, int]:
+    """Every so many-th tuple of a :class:`Delays`, by arrival: arrival and delay in microseconds; the largest delay."""
     own: Delays = part.of
     batches = list(own.events.batches(["event_time", "arrival_time"]))
     times = ([instants_us(batch.column(name)) for batch in batches] for name in ("event_time", "arrival_time"))
     event_us, arrival_us = (np.concatenate([np.zeros(0, np.int64), *parts]) for parts in times)
     order = np.argsort(arrival_us, kind="stable")[:: -(-max(len(arrival_us), 1) // own.most)]
     # An arrival before its event time counts as one at the event time.
-    return arrival_us[order], np.maximum(arrival_us - event_us, 0)[order]
+    delay_us = np.maximum(arrival_us - event_us, 0)
+    return arrival_us[order], delay_us[order], int(delay_us.max(initial=0))
 
 
 def _key(promise: Promise) -> str:

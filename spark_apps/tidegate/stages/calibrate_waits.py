@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from tidegate.declarations.models import Pipeline, Query, to_us
 from tidegate.engine.context import RunContext, StageRun
-from tidegate.operators.accuracy import Needed, Support
+from tidegate.operators.accuracy import Support
+from tidegate.operators.accuracy.slack import Float64s
 from tidegate.operators.accuracy.support import SHARES
 from tidegate.operators.window_sizing import (
     FOOTPRINT_SCHEMA,
@@ -85,12 +86,12 @@ def _specs(pipeline: Pipeline) -> dict[str, FootprintSpec]:
     return {stream: FootprintSpec(tick_us, (-(-us // tick_us) + 1) * tick_us) for stream, us in sorted(heights.items())}
 
 
-def support_of(query: Query, needed: Needed) -> Support:
-    """What past winners, or windows, of the query needed."""
-    share = np.full(len(needed.slack_s), np.nan) if needed.share is None else needed.share
+def support_of(query: Query, slack_s: Float64s, share: Float64s | None, weight: Float64s) -> Support:
+    """What past winners, or windows, of the query needed; without shares none was measured."""
+    share = np.full(len(slack_s), np.nan) if share is None else share
     # Until widths are measured: ERROR × range may be missed; of a top-k query nothing.
     tolerable = 1.0 if query.error is None else 1 - min(query.error, 1.0)
-    return Support(needed.slack_s, share, needed.weight, tolerable)
+    return Support(slack_s, share, weight, tolerable)
 
 
 def within_memory(
@@ -98,20 +99,22 @@ def within_memory(
     interval: Interval,
     rows: Sequence[Row],
     supports: Mapping[str, Support],
+    known: Mapping[str, Support],
     footprints: Footprints,
 ) -> list[Row]:
     """The rows of ``slack_plan`` with no more slack than memory can hold, and with what is expected of answers.
 
     Args:
         rows: as the promises ask for; one a query with a promise.
-        supports: query → what is known of its past.
+        supports: query → what its newest windows needed.
+        known: query → what its windows of late needed, old ones counting less.
     """
-    wants = wants_of(pipeline, interval, rows, supports)
-    known = any(footprint.peaks for footprint in footprints.values())
-    waits = choose_waits(wants, room_of(pipeline, footprints)) if known else {}
+    wants = wants_of(pipeline, interval, rows, supports, known)
+    arrived = any(footprint.peaks for footprint in footprints.values())
+    waits = choose_waits(wants, room_of(pipeline, footprints)) if arrived else {}
     planned = []
     for row in rows:
-        support, wait = supports[row["query"]], waits.get(row["query"])
+        support, wait = known[row["query"]], waits.get(row["query"])
         row = {**row, "slack_needed_s": row["slack_s"], "bytes_needed": None if wait is None else wait.bytes_needed}
         wanted_s, expected = row["slack_needed_s"], row["accuracy_expected"]
         if wait is not None and wait.limited:
@@ -127,9 +130,19 @@ def within_memory(
 
 
 def wants_of(
-    pipeline: Pipeline, interval: Interval, rows: Sequence[Row], supports: Mapping[str, Support]
+    pipeline: Pipeline,
+    interval: Interval,
+    rows: Sequence[Row],
+    supports: Mapping[str, Support],
+    known: Mapping[str, Support],
 ) -> list[Want]:
-    """What the queries that are asked after an interval would have; ``rows``: K and target of those with a promise."""
+    """What the queries that are asked after an interval would have.
+
+    Args:
+        rows: K and target of those with a promise.
+        supports: of the newest windows, from which it is told which share of the ranges keeps the promise.
+        known: of all of late, from which it is told what less than that is worth.
+    """
     wanted = {row["query"]: row for row in rows}
     wants = []
     for query in pipeline.queries:
@@ -139,7 +152,9 @@ def wants_of(
         if row is not None and support is not None and query.error is not None:
             share = support.needed_share(row["accuracy_target"])
         slack_s = 0.0 if row is None else row["slack_s"]
-        wants.append(Want(query.id, query.ranges_s(), slack_s, share, support, query.every_s, query.priority))
+        wants.append(
+            Want(query.id, query.ranges_s(), slack_s, share, known.get(query.id), query.every_s, query.priority)
+        )
     return wants
 
 

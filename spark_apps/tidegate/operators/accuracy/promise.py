@@ -18,7 +18,7 @@ Conformal quantiles: Vovk, Gammerman & Shafer 2005; the level that adapts to wha
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,8 @@ from scipy.special import fdtri, stdtrit
 
 from tidegate.operators.accuracy.judge import meets
 from tidegate.operators.accuracy.likeness import SCALES, SLOTS, Moments, places_of, scales, slack_at
-from tidegate.operators.accuracy.slack import Float64s, Int64s, accuracy_at, choose_slack, least_covering
+from tidegate.operators.accuracy.outlook import RATIO, SECONDS, Outlook
+from tidegate.operators.accuracy.slack import Float64s, Int64s, choose_slack, least_covering, rounded_up
 
 _LEAST_PERIODS = 5
 """With fewer, the spread between periods cannot be told: the largest counts, and what was pooled."""
@@ -42,7 +43,6 @@ _FORETELLS = 0.95
 _UNLIKE_AT_SD = 2.5
 _BLOCKS = 20
 _LEAST_BLOCK = 5
-_SIGNIFICANT_DIGITS = 3
 
 STATE_SCHEMA = pa.schema(
     [
@@ -53,11 +53,12 @@ STATE_SCHEMA = pa.schema(
         ("level", pa.float64()),
     ]
 )
-_PLAN, _PERIOD, _CLOSED, _MOMENT, _REACHED = "plan", "period", "closed", "moment", "reached"
+_PLAN, _PERIOD, _CLOSED, _MOMENT, _UNTIL = "plan", "period", "closed", "moment", "until"
 _TRIED, _RECENT, _PLACE, _WAITED, _OTHER = "tried", "recent", "place", "waited", "other"
-_KINDS = (_PLAN, _PERIOD, _TRIED, _RECENT, _PLACE, _WAITED, _OTHER, _MOMENT, _CLOSED, _REACHED)
+_NEED, _HELD = "need", "held"
+_KINDS = (_PLAN, _PERIOD, _TRIED, _RECENT, _PLACE, _WAITED, _OTHER, _MOMENT, _CLOSED, _UNTIL, _NEED, _HELD)
 _REMEMBERED = 14
-"""Periods after which what was reached counts e times less."""
+"""Periods after which what windows needed counts e times less for what is expected."""
 _LEAST_LIKE = 10
 """So many periods must be known by their places on the scales before K is chosen by them."""
 _SHORTER = 0.9
@@ -113,9 +114,8 @@ class Needed:
 class Choice:
     """K in seconds; the accuracy to expect with it (None before anything is known); how it was chosen.
 
-    ``accuracy_expected``: what the choices of late have reached, or before any of them is known what this K would have
-    had over the evidence. K follows the delays, so its own past tells more than what it would have done with another
-    day's: over a year of departures the mean is within half a point, where K over the last day's windows is 5 short.
+    ``accuracy_expected``: what this K would have had over the windows of late; where K follows the delays, what
+    following them in this way would have had (``outlook``). At the horizon answers are the truth.
 
     ``method``: ``initial`` (nothing is known), ``carried`` (nothing new), ``warm_up`` (too few periods), ``periods``
     (the quantile over past periods), ``scaled`` (the same in units of all delays), ``changed`` (the delays of all
@@ -128,18 +128,6 @@ class Choice:
     method: str
 
 
-@dataclass(frozen=True)
-class Reached:
-    """The accuracy that slacks in force have reached, of windows that ended before ``until_us``; old ones count less.
-
-    ``weight``: windows, discounted. ``accuracy``: their mean.
-    """
-
-    until_us: int
-    weight: float
-    accuracy: float
-
-
 @dataclass(frozen=True, eq=False)
 class PromiseState:
     """What is carried from one choice to the next.
@@ -149,8 +137,8 @@ class PromiseState:
     ``plan_other_s``: K by each scale, and without them. ``period_us``, ``oracle_s``, ``unit_s`` [m]: past periods by
     start; ``place`` [m, scales]: where on each scale they would have been kept; ``like_s`` [m, scales], ``other_s``:
     those K on average. NaN: unknown. ``moments``: of the same periods, and open ones. ``level``: at which the quantile
-    over periods is taken. ``closed_us``: start of the first period not yet judged. ``reached``: what the choices have
-    reached.
+    over periods is taken. ``closed_us``: start of the first period not yet judged. ``outlook``: what windows
+    of late have needed.
     """
 
     plan_us: Int64s
@@ -168,7 +156,7 @@ class PromiseState:
     moments: Moments
     level: float
     closed_us: int | None = None
-    reached: Reached | None = None
+    outlook: Outlook = field(default_factory=Outlook.initial)
 
     @classmethod
     def initial(cls, promise: Promise) -> PromiseState:
@@ -182,7 +170,8 @@ class PromiseState:
     def to_arrow(self) -> pa.Table:
         """``STATE_SCHEMA``."""
         closed = np.array([] if self.closed_us is None else [self.closed_us], np.int64)
-        reached = [] if self.reached is None else [self.reached]
+        ahead = self.outlook
+        until = np.array([] if ahead.until_us is None else [ahead.until_us], np.int64)
         parts = [
             (_PLAN, self.plan_us, self.plan_slack_s, self.plan_unit_s),
             (_PERIOD, self.period_us, self.oracle_s, self.unit_s),
@@ -193,12 +182,9 @@ class PromiseState:
             (_OTHER, self.period_us, self.other_s, np.full(len(self.period_us), np.nan)),
             (_MOMENT, self.moments.at_us, self.moments.needed_s, self.moments.recent_s),
             (_CLOSED, closed, np.full(len(closed), np.nan), np.full(len(closed), np.nan)),
-            (
-                _REACHED,
-                np.array([one.until_us for one in reached], np.int64),
-                np.array([one.weight for one in reached]),
-                np.array([one.accuracy for one in reached]),
-            ),
+            (_UNTIL, until, np.full(len(until), ahead.count), np.full(len(until), np.nan)),
+            (_NEED, ahead.unit, ahead.need, ahead.weight),
+            (_HELD, ahead.unit, ahead.share, np.full(len(ahead.unit), np.nan)),
         ]
         columns = [np.concatenate([part[i] for part in parts]) for i in (1, 2, 3)]
         kinds = np.repeat([kind for kind, *_ in parts], [len(at) for _, at, *_ in parts])
@@ -235,7 +221,14 @@ class PromiseState:
             moments=Moments(*at[_MOMENT]),
             level=table.column("level")[0].as_py(),
             closed_us=int(at[_CLOSED][0][0]) if len(at[_CLOSED][0]) else None,
-            reached=next((Reached(int(us), float(w), float(a)) for us, w, a in zip(*at[_REACHED], strict=True)), None),
+            outlook=Outlook(
+                int(at[_UNTIL][0][0]) if len(at[_UNTIL][0]) else None,
+                at[_NEED][0],
+                at[_NEED][1],
+                at[_HELD][1],
+                at[_NEED][2],
+                float(at[_UNTIL][1].sum()),
+            ),
         )
 
 
@@ -247,6 +240,7 @@ def step(
     unit_s: float | None,
     initial_s: float = 0.0,
     recent_s: float | None = None,
+    largest_s: float | None = None,
 ) -> tuple[PromiseState, Choice]:
     """The slack in effect from now on.
 
@@ -258,6 +252,7 @@ def step(
         unit_s: the slack that the law of all delays asks for (``delay_law``); None: unknown.
         initial_s: K as long as nothing is known, and the least K before two periods are.
         recent_s: the mean delay of the tuples that have just arrived; None: unknown.
+        largest_s: the largest delay of any tuple seen, which K does not pass but for ``initial_s``; None: unknown.
 
     **Cost.** O(n log n) time, O(n) space.
 
@@ -272,19 +267,25 @@ def step(
     >>> choice.method, choice.slack_s
     ('warm_up', 58.0)
     """
-    state = replace(state, reached=_reached(promise, state, now_us, needed))
-    state = _judged(promise, _observed(promise, state, now_us, needed, recent_s), now_us, needed)
+    state = _observed(promise, state, now_us, needed, recent_s)
+    state = _judged(promise, replace(state, outlook=_outlook(promise, state, now_us, needed)), now_us, needed)
     choice = _choice(promise, state, needed, unit_s, initial_s)
-    like_s, other_s = _like(promise, state, now_us, recent_s), choice.slack_s
-    choice = _shorter(state, choice, like_s)
-    slack_s = min(rounded_up(choice.slack_s), promise.horizon_s)
+    scales_s = _to_expect(promise, state, now_us, recent_s)
+    most_s = _most_s(promise, state, initial_s, largest_s)
+    at_places = _like(promise, state, scales_s)
+    like_s, other_s = np.minimum([one.slack_s for one in at_places], most_s), min(choice.slack_s, most_s)
+    choice, scale = _shorter(state, choice, like_s)
+    slack_s = min(float(rounded_up(choice.slack_s)), most_s)
     first_us = now_us - round((2 * promise.period_s + 2 * promise.horizon_s) * 1e6)
     if len(needed.end_us):
         first_us = min(first_us, int(needed.end_us[0]))
-    if state.reached is not None:
-        choice = replace(choice, accuracy_expected=state.reached.accuracy)
-    elif len(needed.end_us):
-        choice = replace(choice, accuracy_expected=accuracy_at(needed.slack_s, slack_s, needed.weight))
+    followed = None
+    if scale is not None and at_places[scale].slack_s <= most_s:
+        followed = RATIO + 1 + scale, at_places[scale].place
+    elif unit_s is not None and choice.method == "scaled":
+        followed = RATIO, (slack_s + promise.offset_s) / (unit_s + promise.offset_s)
+    choice = replace(choice, slack_s=slack_s)
+    choice = replace(choice, accuracy_expected=_expected(promise, state.outlook, choice, followed))
     kept = (state.plan_us >= first_us) & (state.plan_us < now_us)
     return replace(
         state,
@@ -294,7 +295,7 @@ def step(
         plan_recent_s=np.append(state.plan_recent_s[kept], np.nan if recent_s is None else recent_s),
         plan_like_s=np.vstack([state.plan_like_s[kept], like_s]),
         plan_other_s=np.append(state.plan_other_s[kept], other_s),
-    ), replace(choice, slack_s=slack_s)
+    ), choice
 
 
 def aim(promise: Promise) -> float:
@@ -302,34 +303,42 @@ def aim(promise: Promise) -> float:
     return 0.5 if promise.confidence is None else 1 - _SPARED * (1 - promise.confidence)
 
 
-def rounded_up(slack_s: float) -> float:
-    """To three significant digits, upwards, and to whole microseconds.
-
-    >>> rounded_up(12.0301), rounded_up(0.0), rounded_up(13176.2)
-    (12.1, 0.0, 13200.0)
-    """
-    if slack_s <= 0:
-        return 0.0
-    digits = max(_SIGNIFICANT_DIGITS - 1 - math.floor(math.log10(slack_s)), -6)
-    digits = min(digits, 6)
-    scale = 10.0**digits
-    return math.ceil(slack_s * scale - 1e-6) / scale
+def _most_s(promise: Promise, state: PromiseState, initial_s: float, largest_s: float | None) -> float:
+    """What K is not to pass: nothing is later than the horizon, and nothing was later than the latest tuple."""
+    if largest_s is None:
+        return promise.horizon_s
+    if len(state.oracle_s) < _PERIODS_UNLEARNT:
+        largest_s = max(largest_s, initial_s)
+    return min(largest_s, promise.horizon_s)
 
 
-def _reached(promise: Promise, state: PromiseState, now_us: int, needed: Needed) -> Reached | None:
-    """What the choices have reached, with the windows that have become final since."""
-    before, until_us = state.reached, now_us - round(promise.horizon_s * 1e6)
-    if len(state.plan_us) == 0:
+def _outlook(promise: Promise, state: PromiseState, now_us: int, needed: Needed) -> Outlook:
+    """What windows of late have needed, with those that have become final since."""
+    before, until_us = state.outlook, now_us - round(promise.horizon_s * 1e6)
+    since_us = -(2**62) if before.until_us is None else before.until_us
+    own = needed.between(since_us, until_us)
+    if len(own.end_us) == 0:
         return before
-    own = needed.between(int(state.plan_us[0]) if before is None else before.until_us, until_us)
-    weight = float(own.weight.sum())
-    if weight == 0:
-        return before
-    hits = float(own.weight[own.slack_s <= state.plan_slack_s[_in_force(state, own)]].sum())
-    if before is None:
-        return Reached(until_us, weight, hits / weight)
-    kept = before.weight * math.exp(-(until_us - before.until_us) / (_REMEMBERED * promise.period_s * 1e6))
-    return Reached(until_us, kept + weight, (kept * before.accuracy + hits) / (kept + weight))
+    kept = 1.0 if before.until_us is None else math.exp((since_us - until_us) / (_REMEMBERED * promise.period_s * 1e6))
+    needs = {SECONDS: own.slack_s}
+    if len(state.plan_us):
+        at = _in_force(state, own)
+        needs[RATIO] = (own.slack_s + promise.offset_s) / (state.plan_unit_s[at] + promise.offset_s)
+        for scale, places in enumerate(_places(promise, state, own, at)):
+            needs[RATIO + 1 + scale] = places
+    return before.after(until_us, kept, needs, own.weight, own.share)
+
+
+def _expected(promise: Promise, outlook: Outlook, choice: Choice, followed: tuple[int, float] | None) -> float | None:
+    """The accuracy to expect; ``followed``: where K follows the delays, by how much of which unit."""
+    if choice.slack_s >= promise.horizon_s:
+        return 1.0  # nothing is later in the truth
+    found = None if followed is None else outlook.accuracy(*followed)
+    if found is None:
+        found = outlook.accuracy(SECONDS, choice.slack_s)
+    if found is not None and choice.method == "warm_up":
+        found *= outlook.next_within(choice.slack_s)
+    return found
 
 
 def _in_force(state: PromiseState, needed: Needed) -> Int64s:
@@ -358,18 +367,23 @@ def _observed(
     return replace(state, moments=Moments(at_us[kept], slack_s[kept], recent[kept]))
 
 
-def _like(promise: Promise, state: PromiseState, now_us: int, recent_s: float | None) -> Float64s:
-    """float64[scales]: K by what is to be expected of the windows that end now; NaN as long as too little is known."""
-    unknown: Float64s = np.full(SCALES, np.nan)
+@dataclass(frozen=True)
+class _AtPlace:
+    """A place on a scale, and the slack at it; NaN as long as too little is known."""
+
+    place: float
+    slack_s: float
+
+
+def _like(promise: Promise, state: PromiseState, scales_s: Float64s | None) -> list[_AtPlace]:
+    """Of each scale: K by what is to be expected of the windows that end now."""
     known = ~np.isnan(state.place).any(axis=1)
-    if promise.confidence is None or known.sum() < _LEAST_LIKE:
-        return unknown
-    expected_s = _to_expect(promise, state, now_us, recent_s)
-    if expected_s is None:
-        return unknown
+    if promise.confidence is None or known.sum() < _LEAST_LIKE or scales_s is None:
+        return [_AtPlace(math.nan, math.nan)] * SCALES
     places = [max(_quantile(own, state.level), 0.0) for own in state.place[known].T]
-    slacks_s = [slack_at(*both, promise.offset_s) for both in zip(expected_s, places, strict=True)]
-    return np.minimum(slacks_s, promise.horizon_s)
+    return [
+        _AtPlace(place, slack_at(one, place, promise.offset_s)) for one, place in zip(scales_s, places, strict=True)
+    ]
 
 
 def _to_expect(promise: Promise, state: PromiseState, at_us: int, recent_s: float | None) -> Float64s | None:
@@ -378,18 +392,21 @@ def _to_expect(promise: Promise, state: PromiseState, at_us: int, recent_s: floa
     return scales(state.moments, at_us, recent_s, until_us, round(promise.period_s * 1e6), promise.offset_s)
 
 
-def _shorter(state: PromiseState, choice: Choice, like_s: Float64s) -> Choice:
-    """The choice, or the K of the scale with which waiting was the least, where that was less over the past periods."""
+def _shorter(state: PromiseState, choice: Choice, like_s: Float64s) -> tuple[Choice, int | None]:
+    """The choice, or the K of the scale with which waiting was the least, where that was less over the past periods.
+
+    And which scale that is; None: K is not by a scale.
+    """
     both = ~np.isnan(state.like_s).any(axis=1)
     if np.isnan(like_s).any() or not both.any() or choice.method not in ("periods", "scaled", "changed"):
-        return choice
+        return choice, None
     waited_s = state.like_s[both].mean(axis=0)
     scale = int(waited_s.argmin())
     if waited_s[scale] > _SHORTER * state.other_s[both].mean():
-        return choice
+        return choice, None
     if choice.method == "changed" and choice.slack_s > like_s[scale]:
-        return choice
-    return Choice(float(like_s[scale]), None, "alike")
+        return choice, None
+    return Choice(float(like_s[scale]), None, "alike"), scale
 
 
 def _judged(promise: Promise, state: PromiseState, now_us: int, needed: Needed) -> PromiseState:
@@ -420,7 +437,7 @@ def _judged(promise: Promise, state: PromiseState, now_us: int, needed: Needed) 
             period_us=np.append(state.period_us, start_us)[-_PERIODS_KEPT:],
             oracle_s=np.append(state.oracle_s, oracle_s)[-_PERIODS_KEPT:],
             unit_s=np.append(state.unit_s, known.mean() if len(known) else np.nan)[-_PERIODS_KEPT:],
-            place=np.vstack([state.place, _places(promise, state, own, at)])[-_PERIODS_KEPT:],
+            place=np.vstack([state.place, _place(promise, own, _places(promise, state, own, at))])[-_PERIODS_KEPT:],
             like_s=np.vstack([state.like_s, waited[:-1]])[-_PERIODS_KEPT:],
             other_s=np.append(state.other_s, waited[-1])[-_PERIODS_KEPT:],
             level=level,
@@ -429,18 +446,23 @@ def _judged(promise: Promise, state: PromiseState, now_us: int, needed: Needed) 
 
 
 def _places(promise: Promise, state: PromiseState, own: Needed, at: Int64s) -> Float64s:
-    """float64[scales]: where on each a period would have been kept; NaN if that is not known.
+    """float64[scales, n]: where on each scale the needed slacks lie; NaN where that is not known.
 
-    ``at``: which choice each needed slack was under.
+    ``at``: which choice each was under.
     """
     places: Float64s = np.full((SCALES, len(at)), np.nan)
     for plan in np.unique(at).tolist() if len(state.plan_us) and promise.confidence is not None else ():
         recent_s = float(state.plan_recent_s[plan])
         expected_s = _to_expect(promise, state, int(state.plan_us[plan]), None if math.isnan(recent_s) else recent_s)
         if expected_s is None:
-            return np.full(SCALES, np.nan)
+            continue
         for scale, slacks_s in enumerate(expected_s):
             places[scale, at == plan] = places_of(slacks_s, own.slack_s[at == plan], promise.offset_s)
+    return places
+
+
+def _place(promise: Promise, own: Needed, places: Float64s) -> Float64s:
+    """float64[scales]: where on each a period would have been kept; NaN if that is not known."""
     if np.isnan(places).any():
         return np.full(SCALES, np.nan)
     return np.array([least_covering(one, promise.target, own.weight) for one in places])

@@ -21,6 +21,7 @@ Int64s = npt.NDArray[np.int64]
 MICROSECONDS = 1_000_000
 # Shares are compared with this much room, so that a rounded sum of weights does not cost a whole rank.
 ROUNDING = 1e-9
+_SIGNIFICANT_DIGITS = 3
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,19 @@ class SlackChoice:
     accuracy_expected: float | None
     needed: int
     method: str
+
+
+def rounded_up(slack_s: npt.ArrayLike) -> Float64s:
+    """To three significant digits, upwards, and to whole microseconds.
+
+    >>> rounded_up([12.0301, 0.0, 13176.2]).tolist()
+    [12.1, 0.0, 13200.0]
+    """
+    slacks_s = np.maximum(np.asarray(slack_s, dtype=np.float64), 0.0)
+    with np.errstate(divide="ignore"):
+        digits = np.clip(_SIGNIFICANT_DIGITS - 1 - np.floor(np.log10(slacks_s)), -6, 6)
+    scale = 10.0**digits
+    return np.maximum(np.ceil(slacks_s * scale - 1e-6), 0.0) / scale
 
 
 def needed_slack(arrival_us: Int64s, window_end_us: Int64s) -> Float64s:

@@ -36,8 +36,9 @@ class FootprintSpec:
     """What is looked at.
 
     ``tick_us``: the pipeline's; ``height_us``: the greatest height of interest, a multiple of it. Panes are ticks, or
-    so many ticks that there are at most 2048. Peaks are remembered for a day at least, and as long as windows reach
-    back; they are taken at the ends of at most 64 spans of each interval.
+    so many ticks that there are at most 2048. Peaks are remembered for a day, which has each hour of the day: a burst
+    counts for the heights that reach back to it, and no longer. They are taken at the ends of at most 64 spans of each
+    interval.
     """
 
     tick_us: int
@@ -61,7 +62,7 @@ class FootprintSpec:
     @property
     def block_us(self) -> int:
         """Peaks are kept by blocks of so many microseconds."""
-        return max(_DAY_US, self.height_us) // _BLOCKS
+        return _DAY_US // _BLOCKS
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tidegate.operators.accuracy.promise import rounded_up
+from tidegate.operators.accuracy.slack import rounded_up
 from tidegate.operators.accuracy.support import SHARES, Support
 from tidegate.operators.window_sizing.joint import Reaches, mean_bound_bytes
 from tidegate.operators.window_sizing.needs import Needs, QueryNeed, WindowNeed
@@ -80,7 +80,7 @@ class Room:
 
     def rounded_up(self, slack_s: float, most_s: float) -> float:
         """A K that is as short as that to three digits, and takes no more memory."""
-        return min(rounded_up(slack_s), self._ticks(slack_s) / 1e6, most_s)
+        return min(float(rounded_up(slack_s)), self._ticks(slack_s) / 1e6, most_s)
 
     def _ticks(self, seconds: float) -> int:
         ticks, rest = divmod(round(seconds * 1e6), self.tick_us)
