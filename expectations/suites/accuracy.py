@@ -46,7 +46,14 @@ def _truth(cases: Cases, query: Query) -> pa.Table:
             "query": query.id,
             "window_end": instants(rows["window_end"]),
             "grain": grain(query, rows),
-            "nulls": nulls(rows, ["window_end", *(["rank", "event_id"] if query.kind == "top_k" else [])]),
+            "nulls": nulls(
+                rows,
+                [
+                    "window_end",
+                    *(["rank"] if query.is_ranked else []),
+                    *(["event_id"] if query.kind == "top_k" else []),
+                ],
+            ),
             "final_after_start_s": _final(cases, rows),
         },
         _FRAME,

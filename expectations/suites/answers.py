@@ -47,7 +47,6 @@ def frame(cases: Cases, policy: Policy) -> pa.Table:
 
 def _answers(cases: Cases, query: Query) -> pa.Table:
     rows = cases.read(f"answers_{query.id}")
-    top_k = query.kind == "top_k"
     width_s, range_s, product = _widths(query, rows)
     # At level C, and where a plan leaves it, windows end at ticks between the multiples of EVERY.
     tick_us = cases.pipeline.tick_s * 1_000_000
@@ -60,7 +59,7 @@ def _answers(cases: Cases, query: Query) -> pa.Table:
             "query": query.id,
             "window_end": instants(rows["window_end"]),
             "grain": grain(query, rows),
-            "nulls": nulls(rows, [*_CONTRACT, *(["rank", "event_id"] if top_k else [])]),
+            "nulls": nulls(rows, [*_CONTRACT, *_keys(query)]),
             "emitted_after_start_s": seconds(rows["emitted_at"], cases.starts(rows)),
             "emitted_after_end_s": _after_end(rows),
             "slack_s": rows["slack_s"],
@@ -70,12 +69,17 @@ def _answers(cases: Cases, query: Query) -> pa.Table:
             "width_s": width_s,
             "range_s": range_s,
             "support_level": rows["support_level"],
-            "rank": rows["rank"] if top_k else None,
-            "limit": query.limit if top_k else None,
+            "rank": rows["rank"] if query.is_ranked else None,
+            "limit": query.limit if query.is_ranked else None,
         },
         _FRAME,
         rows.num_rows,
     )
+
+
+def _keys(query: Query) -> list[str]:
+    """The columns beside the query's own that are never NULL."""
+    return ["rank", *(["event_id"] if query.kind == "top_k" else [])] if query.is_ranked else []
 
 
 def _after_end(rows: pa.Table) -> pa.ChunkedArray:

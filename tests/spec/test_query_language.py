@@ -51,7 +51,7 @@ FARES: dict[str, ColumnType] = {
     "from": "string",
 }
 STREAMS = {
-    "departures": StreamSchema("departures", DEPARTURES),
+    "departures": StreamSchema("departures", DEPARTURES, "event_time"),
     "weather": StreamSchema("weather", WEATHER),
     "fares": StreamSchema("fares", FARES),
 }

@@ -9,7 +9,7 @@ select
     '{{ query.id }}' as query,
     window_end,
     emitted_at,
-    {{ '`rank`' if query.top_k else 'cast(null as bigint)' }} as `rank`,
+    {{ '`rank`' if query.ranked else 'cast(null as bigint)' }} as `rank`,
     {{ values_json(query.columns) }} as values_json,
     width_s,
     coverage,

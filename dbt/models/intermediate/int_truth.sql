@@ -6,7 +6,7 @@
 select
     '{{ query.id }}' as query,
     window_end,
-    {{ '`rank`' if query.top_k else 'cast(null as bigint)' }} as `rank`,
+    {{ '`rank`' if query.ranked else 'cast(null as bigint)' }} as `rank`,
     {{ values_json(query.columns) }} as values_json,
     `interval`
 from {{ ref('stg_truth_' ~ query.id) }}

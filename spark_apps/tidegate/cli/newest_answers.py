@@ -42,7 +42,7 @@ def _answer(warehouse: Warehouse, query: Query, labels: Sequence[str], width: in
         lines += wrapped("no answer has a row in these intervals", width - 2, "  ")
         return "".join(f"{line}\n" for line in lines)
     lines += wrapped(_about(rows[0]), width - 2, "  ")
-    keys = query.row_keys if query.kind == "top_k" else ()
+    keys = query.row_keys if query.kind == "top_k" else (*query.within, "rank") if query.ranks_groups else ()
     columns = list(dict.fromkeys([*keys, *(output.name for output in query.outputs)]))
     lines += [f"  {line}" for line in table(rows[:ROWS_SHOWN], columns, width - 2)]
     if len(rows) > ROWS_SHOWN:
@@ -60,6 +60,7 @@ def _newest(warehouse: Warehouse, query: Query, labels: Sequence[str]) -> list[d
         newest = max(rows.column("window_end").to_pylist())
         mine = [row for row in rows.to_pylist() if row["window_end"] == newest]
         keys = query.row_keys if query.kind == "top_k" else tuple(o.name for o in query.outputs)
+        keys = (*query.within, "rank") if query.ranks_groups else keys
         return sorted(mine, key=lambda row: [(row[key] is None, row[key]) for key in keys])
     return []
 

@@ -10,9 +10,10 @@ from sqlglot import exp
 from tidegate.aggregates import Call, CallError, is_call, read_call
 from tidegate.declarations.answer_names import AnswerNames, given_name
 from tidegate.declarations.expression_types import Typer, render, stored_column, typed_sql
-from tidegate.declarations.models import Aggregate, GroupColumn, Output
+from tidegate.declarations.models import Aggregate, GroupColumn, Order, Output
 from tidegate.declarations.positions import Report
 from tidegate.declarations.scope import Scope, ScopedColumn, Unresolved, offset_of
+from tidegate.declarations.top_k_query import Ranking, read_k
 from tidegate.values.types import ColumnType
 
 
@@ -31,15 +32,18 @@ class AggregateQuery:
     aggregates: list[Aggregate] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     having: str | None = None
+    order_by: list[Order] = field(default_factory=list)
+    limit: int | None = None
+    within: list[str] = field(default_factory=list)
     groups_are_good: bool = True
 
-    def read(self, select: exp.Select) -> None:
-        """Read all parts; afterwards they stand in the fields."""
+    def read(self, select: exp.Select, ranking: Ranking | None = None) -> None:
+        """Read all parts; afterwards they stand in the fields. ``ranking``: of the groups, if they are ranked."""
         before = len(self.report.mistakes)
         self._read_groups(select.args.get("group"), select.expressions)
         self.groups_are_good = len(self.report.mistakes) == before
         typer = Typer(self.report, self._leaf, self._type_of_group)
-        names = AnswerNames(self.scope, self.report, top_k=False)
+        names = AnswerNames(self.scope, self.report, ("rank",) if ranking else ())
         answers: dict[str, exp.Expression] = {}
         for item in select.expressions:
             node = item.unalias()
@@ -58,6 +62,32 @@ class AggregateQuery:
             condition = self._with_answers(having.this, answers)
             if typer.condition(condition, "HAVING"):
                 self.having = render(condition, self._slot)
+        if ranking is not None:
+            self._read_ranking(ranking, typer, answers)
+
+    def _read_ranking(self, ranking: Ranking, typer: Typer, answers: dict[str, exp.Expression]) -> None:
+        """By what the groups are ranked, how many there are, and within which others."""
+        self.limit = read_k(ranking, self.report)
+        for term in ranking.terms:
+            if term.args.get("with_fill") or isinstance(term.this, exp.Literal):
+                self.report.add(offset_of(term), "ORDER BY takes aggregates and groups", "an aggregate, or its name")
+                continue
+            node = self._with_answers(term.this, answers).unnest()
+            kind = typer.value_type(node)
+            if kind is not None:
+                sql = typed_sql(render(node, self._slot), kind, self._slot(node) or node)
+                slot, descending = f"o{len(self.order_by)}", bool(term.args.get("desc"))
+                self.order_by.append(Order(slot=slot, expression=sql, descending=descending, type=kind))
+        if ranking.grouping != "PARTITION BY":
+            return
+        shown = {group.slot: group.shown_as for group in self.groups}
+        for node in ranking.groups:
+            group = self._slot(self._with_answers(node, answers).unnest())
+            name = None if group is None else shown.get(group.name)
+            if name is None:
+                self.report.add(offset_of(node), "PARTITION BY takes groups of the answer", "a column of GROUP BY")
+            elif name not in self.within:
+                self.within.append(name)
 
     def _read_groups(self, group: exp.Group | None, items: Sequence[exp.Expression]) -> None:
         if group is None:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
 from tidegate.aggregates import CallError, is_call, read_call
-from tidegate.declarations.names import ANSWER_COLUMNS, ID_COLUMN, TOP_K_COLUMNS, refusal
+from tidegate.declarations.names import ANSWER_COLUMNS, ID_COLUMN, refusal
 from tidegate.declarations.positions import Report
 from tidegate.declarations.scope import Scope, ScopedColumn, offset_of
 
 
 class AnswerNames:
-    """Gives each item of a SELECT list its name: the alias, else the column, else like ``count``, ``avg_dep_delay``."""
+    """Gives each item of a SELECT list its name: the alias, else the column, else like ``count``, ``avg_dep_delay``.
 
-    def __init__(self, scope: Scope, report: Report, top_k: bool):
+    ``beside``: names of the columns that such answers have beside those of all.
+    """
+
+    def __init__(self, scope: Scope, report: Report, beside: Sequence[str] = ()):
         self.scope = scope
         self.report = report
-        self.top_k = top_k
-        self.reserved = (*ANSWER_COLUMNS, *(TOP_K_COLUMNS if top_k else ()))
+        self.reserved = (*ANSWER_COLUMNS, *beside)
         self.taken: set[str] = set()
 
     def take(self, item: exp.Expression) -> str | None:
@@ -46,7 +48,7 @@ class AnswerNames:
     def _is_the_id(self, item: exp.Expression, name: str) -> bool:
         """Whether a top-k query selects the tuple's id under the very name that its answers give it."""
         found = self.scope.find(item) if isinstance(item, exp.Column) else None
-        return self.top_k and name == ID_COLUMN and isinstance(found, ScopedColumn) and found.name == ID_COLUMN
+        return name == ID_COLUMN and isinstance(found, ScopedColumn) and found.name == ID_COLUMN
 
     def _free(self, name: str) -> str:
         """A name like this one that the answer has not used yet."""

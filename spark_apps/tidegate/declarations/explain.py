@@ -128,7 +128,7 @@ def _query_lines(query: Query) -> list[str]:
         ("groups", ", ".join(f"{g.slot} = {slots[g.slot]}" for g in query.group_by)),
         ("aggregates", ", ".join(f"{a.slot} = {slots[a.slot]}" for a in query.aggregates)),
         ("having", query.having or ""),
-        ("best", f"{query.limit}{' of each group' if query.group_by else ''} by {', '.join(order)}" if order else ""),
+        ("best", f"{query.limit}{_of_each(query)} by {', '.join(order)}" if order else ""),
         ("answer", "\n".join(_table([(o.name, o.type, o.expression) for o in query.outputs]))),
         ("promise", _promise(query)),
         ("every", show_duration(query.every_s)),
@@ -137,6 +137,13 @@ def _query_lines(query: Query) -> list[str]:
     ]
     about = query.description.split("\n\n")[0].replace("\n", " ")
     return [f"Query {query.id}" + (f": {about}" if about else ""), *_aligned(facts)]
+
+
+def _of_each(query: Query) -> str:
+    """Of what a ranked answer has the best."""
+    if not query.ranks_groups:
+        return " of each group" if query.group_by else ""
+    return f" groups for each {', '.join(query.within)}" if query.within else " groups"
 
 
 _ON_MISS: dict[OnMiss, str] = {

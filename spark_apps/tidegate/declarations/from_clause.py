@@ -36,6 +36,7 @@ def read_from(
     sources = From()
     windows: list[Window] = []
     unused = dict(text.windows)
+    nameless = unused.pop(-1, None)
     complete = streams is not None
     tables = [select.args["from_"].this]
     for join in select.args.get("joins") or ():
@@ -51,8 +52,10 @@ def read_from(
         named += 1
         complete &= _check_table(table, report)
         offset = offset_of(table.this)
-        clause = unused.pop(offset, None)
-        if clause is None:
+        clause = unused.pop(offset, nameless if len(tables) == 1 else None)
+        if clause is None and nameless is not None:
+            report.add(nameless.offset, "window(…) is of a query over one stream", WINDOW_SHAPE)
+        elif clause is None:
             alias_node = table.args.get("alias")
             misplaced = unused.pop(offset_of(alias_node), None) if alias_node else None
             where = "stands after the alias" if misplaced else "is missing"
@@ -67,6 +70,7 @@ def read_from(
         sources.schemas[alias] = schema
         sources.offsets[alias] = offset
         complete &= schema.columns is not None
+        _check_time(schema, text.times.get(-1 if nameless is not None else offset), report)
         if clause is not None and clause.range_us is not None:
             if tick_us and clause.range_us % tick_us:
                 message = f"the range {show_duration(clause.range_us / SECOND_US)} is not a multiple of the tick"
@@ -77,6 +81,16 @@ def read_from(
             report.add(clause.offset, "a window must follow a stream's name", WINDOW_SHAPE)
     sources.windows = tuple(windows)
     return sources if complete and sources.schemas else None
+
+
+def _check_time(schema: StreamSchema, written: tuple[str, int] | None, report: Report) -> None:
+    """Windows are over the event time, whatever a query says."""
+    if written is None or schema.event_time is None:
+        return
+    column, offset = written
+    if column.lower() not in (schema.event_time.lower(), "event_time"):
+        message = f"windows of stream '{schema.name}' are over its event time, not over '{column}'"
+        report.add(offset, message, schema.event_time)
 
 
 def _read_join(join: exp.Join, sources: From, report: Report) -> bool:

@@ -297,7 +297,7 @@ class JoinClass(Model):
 
 
 class Order(Model):
-    """One ORDER BY term of a top-k query, Spark SQL over the bare column names. NULLs come last."""
+    """One ORDER BY term: Spark SQL over a top-k's bare column names, or over the slots of groups. NULLs come last."""
 
     slot: str
     expression: str
@@ -310,10 +310,13 @@ class Query(Model):
 
     ``predicates``: alias → Spark SQL over that alias' bare column names, applied before the window.
     ``group_by``: of a top-k, the columns by whose values it has ``limit`` best each; its outputs show them all.
+    ``limit``, ``order_by`` of an aggregate: its answer is its best groups; ``within``: the columns of the answer for
+    each of whose values it has so many.
     ``having``: Spark SQL over the slots (values as emitted). ``error``/``accuracy``: the promise as a fraction (0.02,
     0.95) or None; ``on_miss``: what comes of a miss.
     ``every_s``: the tick, seconds. ``active_from``/``active_to``: DURATION, half-open, or None.
     ``priority``: which queries are admitted first (largest) when they do not all fit.
+    ``shows_window_start``: whether answers have a column ``window_start`` beside ``window_end``.
     ``text`` is the SQL as written; ``description`` its leading comment.
     """
 
@@ -330,6 +333,7 @@ class Query(Model):
     having: str | None = None
     order_by: tuple[Order, ...] = ()
     limit: int | None = None
+    within: tuple[str, ...] = ()
     error: float | None = None
     accuracy: float | None = None
     on_miss: OnMiss = "warn"
@@ -337,6 +341,7 @@ class Query(Model):
     active_from: datetime | None = None
     active_to: datetime | None = None
     priority: int = 0
+    shows_window_start: bool = False
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -354,6 +359,16 @@ class Query(Model):
     def group_outputs(self) -> tuple[str, ...]:
         """Of each group column the name of the answer's column that shows it."""
         return tuple(group.shown_as for group in self.group_by)
+
+    @property
+    def ranks_groups(self) -> bool:
+        """Whether the answer is an aggregate's best groups."""
+        return self.kind != "top_k" and self.limit is not None
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether the answer's rows have ranks, and its accuracy is a hit rate: of tuples, or of groups."""
+        return self.limit is not None
 
     @property
     def row_keys(self) -> tuple[str, ...]:

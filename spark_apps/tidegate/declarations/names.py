@@ -19,8 +19,8 @@ ID_COLUMN = "event_id"
 SAMPLE_COLUMNS = ("leaf_start", "u", "fraction", "weight")
 # Columns that answers_<query> and truth_<query> put beside the query's own.
 ANSWER_COLUMNS = (
-    "window_end", "emitted_at", "width_s", "range_s", "coverage", "support_level", "slack_s", "accuracy_expected",
-    PARTITION_COLUMN,
+    "window_start", "window_end", "emitted_at", "width_s", "range_s", "coverage", "support_level", "slack_s",
+    "accuracy_expected", PARTITION_COLUMN,
 )  # fmt: skip
 TOP_K_COLUMNS = ("rank", ID_COLUMN)
 

@@ -19,7 +19,8 @@ from tidegate.declarations.names import CLAUSES, CORRECTED, CORRECTION_COLUMNS, 
 from tidegate.declarations.positions import Misspelt, Report, nearest_name
 from tidegate.declarations.query_text import QueryText, split_query, tokenize
 from tidegate.declarations.scope import Scope, StreamSchema, offset_of
-from tidegate.declarations.top_k_query import QUALIFY_SHAPE, TopKQuery
+from tidegate.declarations.time_windows import take_columns
+from tidegate.declarations.top_k_query import QUALIFY_SHAPE, Ranking, TopKQuery
 from tidegate.declarations.units import SECOND_US, show_duration
 
 _KEYWORDS = ("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "QUALIFY", "ORDER", "LIMIT", *CLAUSES)
@@ -72,6 +73,9 @@ def _parse(
     predicates, scope.classes = read_conditions([*sources.on, *wheres], scope, report)
     if not report.mistakes:
         check_connected(scope, scope.classes, sources.offsets, report)
+    shows_start = take_columns(select, scope, report)
+    if shows_start and len({window.range_s for window in sources.windows}) > 1:
+        report.add(offset_of(select), "windows of different ranges begin at different times", "no window_start")
     parts = _read_kind(select, text, scope, report)
     if report.mistakes or tick_us is None:
         return None
@@ -89,6 +93,7 @@ def _parse(
         active_from=text.active_from,
         active_to=text.active_to,
         priority=text.priority,
+        shows_window_start=shows_start,
         **parts,
     )
     if query.on_miss == "correct":
@@ -197,7 +202,8 @@ def _check_shape(select: exp.Select, report: Report) -> bool:
 def _read_kind(select: exp.Select, text: QueryText, scope: Scope, report: Report) -> dict[str, Any]:
     """Tell the kind of the query and read what belongs to it."""
     args = select.args
-    nodes = [*select.expressions, *(args[key] for key in ("having",) if args.get(key))]
+    keys = ("having", "order", "qualify") if args.get("group") else ("having",)
+    nodes = [*select.expressions, *(args[key] for key in keys if args.get(key))]
     ordered = [args[key] for key in ("order", "limit") if args.get(key)]
     ranked = bool(ordered or args.get("qualify"))
     # Groups without an aggregate are what a top-k is ranked within.
@@ -226,15 +232,14 @@ def _read_kind(select: exp.Select, text: QueryText, scope: Scope, report: Report
 
 
 def _read_aggregate(select: exp.Select, text: QueryText, scope: Scope, report: Report) -> dict[str, Any]:
-    for key, name in (("qualify", "QUALIFY"), ("order", "ORDER BY"), ("limit", "LIMIT")):
-        node = select.args.get(key)
-        if node:
-            message = f"{name} on aggregates is not supported: an answer is the set of all groups"
-            report.add(offset_of(node), message, f"no {name}")
-    if text.accuracy is not None:
+    ranking = _group_ranking(select, text, scope, report)
+    ranked = any(select.args.get(key) for key in ("qualify", "order", "limit"))
+    if text.accuracy is not None and not ranked:
         report.add(text.offsets["ACCURACY"], "ACCURACY is the promise of a top-k query", "ERROR for aggregates")
+    if text.error is not None and ranked:
+        report.add(text.offsets["ERROR"], "the promise of best groups is how many are right", "ACCURACY 90%")
     query = AggregateQuery(scope, report)
-    query.read(select)
+    query.read(select, ranking)
     if not query.aggregates and not query.groups and not report.mistakes:
         message = "a join without an aggregate would return every pair" if len(scope.aliases) > 1 else "no aggregate"
         report.add(offset_of(select), message, names())
@@ -245,7 +250,33 @@ def _read_aggregate(select: exp.Select, text: QueryText, scope: Scope, report: R
         "aggregates": tuple(query.aggregates),
         "outputs": tuple(query.outputs),
         "having": query.having,
+        "order_by": tuple(query.order_by),
+        "limit": query.limit,
+        "within": tuple(query.within),
     }
+
+
+def _group_ranking(select: exp.Select, text: QueryText, scope: Scope, report: Report) -> Ranking | None:
+    """How an aggregate's groups are ranked; None if they are not, or after a mistake."""
+    args = select.args
+    if not any(args.get(key) for key in ("qualify", "order", "limit")):
+        return None
+    if text.nulls_first is not None:
+        report.add(text.nulls_first, "NULLS FIRST is not supported: NULLs come last", "NULLS LAST, or nothing")
+    if args.get("qualify"):
+        if args.get("order") or args.get("limit"):
+            report.add(offset_of(args["qualify"]), "QUALIFY beside ORDER BY or LIMIT is not supported", QUALIFY_SHAPE)
+            return None
+        return TopKQuery(scope, report).ranking(select)
+    missing = [name for key, name in (("order", "ORDER BY"), ("limit", "LIMIT")) if not args.get(key)]
+    if missing:
+        node = args.get("order") or args.get("limit")
+        report.add(offset_of(node), f"{missing[0]} is missing", "ORDER BY an aggregate LIMIT k, or neither")
+        return None
+    if not args.get("group"):
+        report.add(offset_of(args["order"]), "without GROUP BY there is one row, and nothing to rank", "GROUP BY")
+        return None
+    return TopKQuery(scope, report).ranking(select)
 
 
 def _read_top_k(select: exp.Select, text: QueryText, scope: Scope, report: Report) -> dict[str, Any]:

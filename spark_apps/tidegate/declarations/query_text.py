@@ -18,6 +18,7 @@ import sqlglot
 from sqlglot.errors import TokenError
 from sqlglot.tokens import Token, TokenType
 
+from tidegate.declarations import time_windows
 from tidegate.declarations.models import OnMiss
 from tidegate.declarations.names import CLAUSES
 from tidegate.declarations.positions import Misspelt, Report
@@ -56,13 +57,16 @@ class WindowClause:
 class QueryText:
     """A query's text, its own clauses read.
 
-    ``windows``: by the offset at which the stream's name begins. ``nulls_first``: where those words stand.
+    ``windows``: by the offset at which the stream's name begins; at −1 a window that names no stream, for the only one.
+    ``times``: by the same offsets, the column over which a window says that it is, and where. ``nulls_first``: where
+    those words stand. ``is_lost``: what is left is not worth parsing, as a window of it could not be read.
     """
 
     statement: str
     description: str
     body: str
     windows: dict[int, WindowClause] = field(default_factory=dict)
+    times: dict[int, tuple[str, int]] = field(default_factory=dict)
     offsets: dict[str, int] = field(default_factory=dict)
     error: float | None = None
     accuracy: float | None = None
@@ -72,6 +76,7 @@ class QueryText:
     active_to: datetime | None = None
     priority: int = 0
     nulls_first: int | None = None
+    is_lost: bool = False
 
 
 def split_query(report: Report) -> QueryText | None:
@@ -92,17 +97,22 @@ def split_query(report: Report) -> QueryText | None:
     query.nulls_first = nulls_first[0] if nulls_first else None
     before = len(report.mistakes)
     begin = _clauses_begin(tokens)
-    blanks = [*_read_windows(tokens[:begin], query, report)]
+    edits = [*_read_windows(tokens[:begin], query, report), *time_windows.fields(tokens[:begin])]
+    after = len(report.mistakes)
+    for window in time_windows.read_functions(tokens[:begin], report):
+        _take_window(window, query, report)
+        edits += window.edits
+    query.is_lost |= len(report.mistakes) > after
     if begin < len(tokens):
         _read_clauses(tokens[begin:], query, report)
-        blanks.append((tokens[begin].start, tokens[-1].end + 1))
+        edits.append((tokens[begin].start, tokens[-1].end + 1, ""))
     # Anything past the statement (its semicolon) is blanked as well.
-    blanks.append((tokens[-1].end + 1, len(text)))
-    for start, end in blanks:
-        gap = "".join(c if c in "\r\n" else " " for c in query.body[start:end])
-        query.body = query.body[:start] + gap + query.body[end:]
+    edits.append((tokens[-1].end + 1, len(text), ""))
+    for start, end, new in edits:
+        gap = "".join(c if c in "\r\n" else " " for c in query.body[start + len(new) : end])
+        query.body = query.body[:start] + new + gap + query.body[end:]
     shape_lost = any("is not closed" in mistake.message for mistake in report.mistakes[before:])
-    return None if shape_lost else query
+    return None if shape_lost or query.is_lost else query
 
 
 def tokenize(text: str, report: Report) -> list[Token] | None:
@@ -209,9 +219,22 @@ def _ends_operand(token: Token) -> bool:
     return bool(words) and words[-1].replace("_", "a").isalnum() and words[-1] not in _EXPECTS_OPERAND
 
 
-def _read_windows(tokens: list[Token], query: QueryText, report: Report) -> list[tuple[int, int]]:
-    """Read every ``[…]`` between FROM and WHERE; the spans to blank."""
-    spans: list[tuple[int, int]] = []
+def _take_window(window: time_windows.TimeWindow, query: QueryText, report: Report) -> None:
+    """A window of Flink's or Spark's: its range, and how often it is answered."""
+    at = -1 if window.stream_offset is None else window.stream_offset
+    if at == -1 and (query.windows or query.times):
+        report.add(window.offset, "the query has another window already", "one window a stream")
+        return
+    if query.every_us is not None and query.every_us != window.slide_us:
+        report.add(window.offset, "two windows of a query are answered at different times", "the same slide for both")
+    query.windows[at] = WindowClause(window.offset, window.size_us)
+    query.times[at] = window.column
+    query.every_us = window.slide_us
+
+
+def _read_windows(tokens: list[Token], query: QueryText, report: Report) -> list[tuple[int, int, str]]:
+    """Read every ``[…]`` and table function between FROM and WHERE; what to put in their place."""
+    spans: list[tuple[int, int, str]] = []
     index = next((i for i, t in enumerate(tokens) if t.token_type is TokenType.FROM), len(tokens))
     depth = 0
     while index < len(tokens):
@@ -229,8 +252,16 @@ def _read_windows(tokens: list[Token], query: QueryText, report: Report) -> list
                 return spans
             range_us = _read_range(tokens[index + 1 : end], token, report)
             query.windows[tokens[index - 1].start] = WindowClause(token.start, range_us)
-            spans.append((token.start, tokens[end].end + 1))
+            spans.append((token.start, tokens[end].end + 1, ""))
             index = end
+        if depth == 0 and time_windows.begins_table_function(tokens, index):
+            function, index = time_windows.read_table_function(tokens, index, report)
+            if function is None:
+                query.is_lost = True
+                return spans
+            _take_window(function, query, report)
+            spans += function.edits
+            continue
         index += 1
     return spans
 
@@ -243,7 +274,9 @@ def _read_range(inner: list[Token], bracket: Token, report: Report) -> int | Non
         return None
     word = inner[0].text.upper()
     if word in ("ROWS", "TUMBLING", "TUMBLE", "HOP", "HOPPING", "SESSION", "SLIDING"):
-        report.add(inner[0].start, f"{word} windows are not supported; a window slides over time", WINDOW_SHAPE)
+        message = f"{word} windows are not supported; a window slides over time"
+        expected = f"{WINDOW_SHAPE}, or {time_windows.TUMBLE_SHAPE} in FROM"
+        report.add(inner[0].start, message, expected)
         return None
     duration = _convert(inner, read_duration_us, report)
     if duration == 0:
@@ -280,6 +313,8 @@ def _read_clauses(tokens: list[Token], query: QueryText, report: Report) -> None
             promise = _read_on_miss(values, query, report)
             share = _convert(promise, read_share, report) if promise else None
             query.error, query.accuracy = (share, query.accuracy) if name == "ERROR" else (query.error, share)
+        elif name == "EVERY" and query.times:
+            report.add(keyword.start, "EVERY is given twice: the window says it", "no EVERY")
         elif name == "EVERY":
             query.every_us = _convert(values, read_duration_us, report)
             if query.every_us == 0:

@@ -26,10 +26,14 @@ def offset_of(node: exp.Expression) -> int:
 
 @dataclass(frozen=True)
 class StreamSchema:
-    """What queries need to know of a stream; ``columns`` is None if they could not be read (a mistake says why)."""
+    """What queries need to know of a stream; ``columns`` is None if they could not be read (a mistake says why).
+
+    ``event_time``: the column that is the tuples' event time.
+    """
 
     name: str
     columns: dict[str, ColumnType] | None
+    event_time: str | None = None
 
     @cached_property
     def by_lower(self) -> dict[str, str]:

@@ -138,7 +138,8 @@ class StreamSection:
     def schema(self) -> StreamSchema:
         """The columns for the queries, None if any of them is in doubt."""
         known = {column.name: column.type for column in self.columns.values()}
-        return StreamSchema(self.name, known if known and self.columns_known else None)
+        event_time = self.section.read("event_time", str.strip, required=False)
+        return StreamSchema(self.name, known if known and self.columns_known else None, event_time)
 
     def read(self) -> Stream | None:
         """The stream, or None after a mistake."""

@@ -288,7 +288,9 @@ def _output_fields(query: Query) -> list[tuple[str, pa.DataType]]:
 
 
 def _answers_schema(query: Query) -> pa.Schema:
-    fields = [("window_end", TIMESTAMP), ("emitted_at", TIMESTAMP), *_top_k_fields(query), *_output_fields(query)]
+    start = [("window_start", TIMESTAMP)] if query.shows_window_start else []
+    times = [*start, ("window_end", TIMESTAMP), ("emitted_at", TIMESTAMP)]
+    fields = [*times, *_top_k_fields(query), *_output_fields(query)]
     return pa.schema(
         [
             *fields,
@@ -319,7 +321,7 @@ def _corrections_schema(query: Query) -> pa.Schema:
 
 def _top_k_fields(query: Query) -> list[tuple[str, pa.DataType]]:
     if query.kind != "top_k":
-        return []
+        return [("rank", pa.int64())] if query.ranks_groups else []
     selected = {o.name for o in query.outputs}
     return [("rank", pa.int64()), *([] if "event_id" in selected else [("event_id", pa.string())])]
 

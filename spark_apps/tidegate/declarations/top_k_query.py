@@ -11,7 +11,7 @@ from sqlglot import exp
 from tidegate.declarations.answer_names import AnswerNames, given_name
 from tidegate.declarations.expression_types import Typer, render, stored_column, typed_sql
 from tidegate.declarations.models import GroupColumn, Order, Output
-from tidegate.declarations.names import ID_COLUMN
+from tidegate.declarations.names import ID_COLUMN, TOP_K_COLUMNS
 from tidegate.declarations.positions import Report
 from tidegate.declarations.scope import Scope, ScopedColumn, Unresolved, offset_of
 from tidegate.values.types import ColumnType
@@ -52,7 +52,7 @@ class TopKQuery:
     def read(self, select: exp.Select) -> None:
         """Read all parts; afterwards they stand in the fields."""
         typer = Typer(self.report, self._leaf)
-        names = AnswerNames(self.scope, self.report, top_k=True)
+        names = AnswerNames(self.scope, self.report, TOP_K_COLUMNS)
         aliased: dict[str, exp.Expression] = {}
         shown: dict[str, str] = {}
         for item in select.expressions:
@@ -68,14 +68,18 @@ class TopKQuery:
             if kind and name:
                 self.outputs.append(Output(name=name, expression=self._sql(node, kind), type=kind))
         self.scope.answers = tuple(aliased)
-        qualify = select.args.get("qualify")
-        ranking = self._clauses(select) if qualify is None else self._qualify(qualify)
+        ranking = self.ranking(select)
         if ranking is None:
             return
         self._read_groups(ranking, shown)
         for index, term in enumerate(ranking.terms):
             self._read_term(index, term, typer, aliased)
-        self._read_k(ranking)
+        self.limit = read_k(ranking, self.report)
+
+    def ranking(self, select: exp.Select) -> Ranking | None:
+        """What the query ranks by what, None after a mistake."""
+        qualify = select.args.get("qualify")
+        return self._clauses(select) if qualify is None else self._qualify(qualify)
 
     def _clauses(self, select: exp.Select) -> Ranking | None:
         group, limit = select.args.get("group"), select.args["limit"]
@@ -157,16 +161,6 @@ class TopKQuery:
             Order(slot=f"o{index}", expression=self._sql(node, kind), descending=descending, type=kind)
         )
 
-    def _read_k(self, ranking: Ranking) -> None:
-        number = ranking.number
-        plain = isinstance(number, exp.Literal) and not number.is_string
-        text = number.name if plain else ""
-        if re.fullmatch(r"[0-9]{1,9}", text) and 1 <= int(text) <= MAX_K:
-            self.limit = int(text)
-        else:
-            message = f"{ranking.counting} takes a plain number"
-            self.report.add(offset_of(number), message, f"a whole number from 1 to {MAX_K}")
-
     def _leaf(self, node: exp.Expression) -> ColumnType | None:
         if isinstance(node, exp.Column):
             column = self.scope.resolve(node, self.report)
@@ -180,3 +174,14 @@ class TopKQuery:
     def _bare(self, node: exp.Expression) -> exp.Expression | None:
         found = Unresolved("") if not isinstance(node, exp.Column) else self.scope.find(node)
         return stored_column(found) if isinstance(found, ScopedColumn) else None
+
+
+def read_k(ranking: Ranking, report: Report) -> int | None:
+    """The number of a ranking, None after a mistake."""
+    number = ranking.number
+    plain = isinstance(number, exp.Literal) and not number.is_string
+    text = number.name if plain else ""
+    if re.fullmatch(r"[0-9]{1,9}", text) and 1 <= int(text) <= MAX_K:
+        return int(text)
+    report.add(offset_of(number), f"{ranking.counting} takes a plain number", f"a whole number from 1 to {MAX_K}")
+    return None

@@ -43,6 +43,7 @@ class Windows:
             {
                 "window_index": pa.array(np.arange(len(schedule)), pa.int64()),
                 "interval": labels_holding(pipeline, schedule.emit_us),
+                "window_start": instants(schedule.window_end_us - round(max(self.ranges_s.values()) * 1e6)),
                 "window_end": instants(schedule.window_end_us),
                 "emitted_at": instants(schedule.emit_us),
                 "width_s": pa.array(widths, WIDTHS),
@@ -156,6 +157,8 @@ def sort_columns(query: Query) -> tuple[str, ...]:
     """By which columns a query's answers are sorted within a partition: a total order of the rows."""
     if query.kind == "top_k":
         return "emitted_at", "window_end", *query.row_keys
+    if query.ranks_groups:
+        return "emitted_at", "window_end", *query.within, "rank"
     return "emitted_at", "window_end", *(o.name for o in query.outputs)
 
 

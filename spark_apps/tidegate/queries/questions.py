@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tidegate.aggregates.accumulators import Partial
 from tidegate.declarations.models import Aggregate, Query
-from tidegate.operators import join_aggregate, top_k
+from tidegate.operators import best_groups, join_aggregate, top_k
 from tidegate.operators.arrivals import is_text, layout_bytes
 from tidegate.operators.expressions import Failed
 from tidegate.operators.schedule import Schedule
@@ -44,6 +44,7 @@ class Question:
             window those that arrive by its instant stay the same, but the operator holds what the windows span, and
             not what comes while they wait. Its peak then says nothing of what answering in time takes.
         part: which of how many parts of the tuples, by ``shared_key``; there are partial answers only.
+        with_ties: of best groups, those too that are as good as the last of them.
     """
 
     query: Query
@@ -53,6 +54,7 @@ class Question:
     pane_us: int
     waited_us: int = 0
     part: tuple[int, int] | None = None
+    with_ties: bool = False
 
     def rows(self) -> int:
         """How many rows the files have together."""
@@ -134,8 +136,25 @@ class Answering:
         if query.having:
             valued = failed.filtered(query.having)
         columns = {o.name: failed.value(o.expression, arrow_type(o.type)) for o in query.outputs}
+        terms = [failed.value(o.expression, arrow_type(o.type)) for o in query.order_by]
         np.add.at(self.failed, index[failed.rows], 1)
-        return pa.table({"_window_index": valued.column("window_index"), **columns})
+        answers = pa.table({"_window_index": valued.column("window_index"), **columns})
+        return self._best(answers, terms) if query.ranks_groups else answers
+
+    def _best(self, answers: pa.Table, terms: Sequence[Any]) -> pa.Table:
+        """The best groups of each window, with their ranks."""
+        window = answers.column("_window_index").to_numpy()
+        rows, rank = best_groups.ranked(
+            ranking_of(self.question.query), answers, window, terms, self.question.with_ties
+        )
+        return answers.take(pa.array(rows)).append_column("rank", pa.array(rank))
+
+
+def ranking_of(query: Query) -> best_groups.Ranking:
+    """How a query ranks its groups."""
+    assert query.limit is not None
+    descending = tuple(order.descending for order in query.order_by)
+    return best_groups.Ranking(query.limit, descending, query.group_outputs, query.within)
 
 
 def _ranked(spec: Any, schedule: Schedule, batches: Iterable[pa.Table]) -> Iterator[tuple[Any, pa.Table]]:

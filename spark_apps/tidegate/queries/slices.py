@@ -36,10 +36,12 @@ def question(
     schedule: Schedule,
     coverage: np.ndarray | None = None,
     looking_back: bool = False,
+    with_ties: bool = False,
 ) -> Question:
     """What to ask of the warehouse's tuples for a schedule's windows; without ``coverage``, whole ones.
 
     ``looking_back``: nobody asks what was held while they waited (see ``Question.waited_us``).
+    ``with_ties``: see there.
     """
     pipeline, warehouse = context.pipeline, context.warehouse
     newest_us = int(schedule.emit_us.max())
@@ -53,7 +55,7 @@ def question(
     covered = np.ones(len(schedule)) if coverage is None else coverage
     aggregate = looking_back and query.kind != "top_k"
     waited_us = int((schedule.emit_us - schedule.window_end_us).min()) if aggregate else 0
-    return Question(query, schedule, covered, files, pipeline.tick_s * 1_000_000, waited_us)
+    return Question(query, schedule, covered, files, pipeline.tick_s * 1_000_000, waited_us, with_ties=with_ties)
 
 
 def cuts(asked: Question, count: int, most: int) -> list[tuple[int, int]]:

@@ -23,6 +23,7 @@ from tidegate.declarations.promises import terms_of
 from tidegate.declarations.tables import instants
 from tidegate.engine import Slice
 from tidegate.engine.context import RunContext, StageRun
+from tidegate.operators import best_groups
 from tidegate.operators.accuracy import (
     hit_rate,
     needed_slack,
@@ -36,7 +37,7 @@ from tidegate.queries.answers import rows_of_windows, windows_of
 from tidegate.queries.keys import answered_by_keys, key_parts
 from tidegate.queries.planner import first_arrivals_us
 from tidegate.queries.plans import Emissions, PlanHistory, asked
-from tidegate.queries.questions import Answering, Question, pooled
+from tidegate.queries.questions import Answering, Question, pooled, ranking_of
 from tidegate.queries.slacks import SlackHistory
 from tidegate.queries.slices import PartFile, Staged, cuts, question, windows_by_rows
 from tidegate.stages.calibrate_misses import put_misses
@@ -45,6 +46,7 @@ from tidegate.stages.calibrate_slacks import NEEDED_ORDER, plan_slacks
 from tidegate.stages.calibrate_widths import (
     Measuring,
     candidate_errors,
+    candidates,
     coarse_shares,
     judged_columns,
     learn_widths,
@@ -152,27 +154,27 @@ def _learn_queries(
     horizon_us, known_s = pipeline.horizon_s * 1_000_000, np.array([float(pipeline.horizon_s)])
     final = {query.id: final_ends_us(pipeline, query, began_us, intervals) for query in pipeline.queries}
     wholes = [
-        question(context, query, _on_grid(query, final[query.id], known_s), looking_back=True)
+        question(context, query, _on_grid(query, final[query.id], known_s), looking_back=True, with_ties=True)
         for query in pipeline.queries
         if len(final[query.id])
     ]
     # Candidates of all slacks are answered from few cells: keys are cut where only the truth is asked for.
     numbers = [
-        key_parts(whole, len(whole.schedule), context.most_slices(whole.rows())) if whole.query.error is None else 1
+        1 if _tries_slacks(whole.query) else key_parts(whole, len(whole.schedule), context.most_slices(whole.rows()))
         for whole in wholes
     ]
     parts: list[Learning] = []
     by_keys = answered_by_keys(context, stage, list(zip(wholes, numbers, strict=True)))
     for whole, given in zip(wholes, by_keys, strict=True):
         query, table, ends_us = whole.query, staged[whole.query.id], final[whole.query.id]
-        grid_s = slack_grid_s(pipeline) if query.error is not None else known_s
+        grid_s = slack_grid_s(pipeline) if _tries_slacks(query) else known_s
         bounds = [(0, len(ends_us))] if given.files else cuts(whole, len(ends_us), context.most_slices(whole.rows()))
         for number, (first, last) in enumerate(bounds):
             own = ends_us[first:last]
             true = whole
             if last - first < len(ends_us):
-                true = question(context, query, _on_grid(query, own, known_s), looking_back=True)
-            asked = question(context, query, _on_grid(query, own, grid_s)) if query.error is not None else None
+                true = question(context, query, _on_grid(query, own, known_s), looking_back=True, with_ties=True)
+            asked = question(context, query, _on_grid(query, own, grid_s)) if _tries_slacks(query) else None
             narrowed = _narrowed(context, query, own) if query.error is not None else None
             where = table.files(number, labels_holding(pipeline, own + horizon_us))
             truth = warehouse.schema(table.table)
@@ -186,6 +188,11 @@ def _learn_queries(
             stage.record(interval, query.id, rows_out=written, peak_state_bytes=0)
         context.progress(f"calibrate: {query.id}: truth known")
     return pa.concat_tables([schema.empty_table(), *(found.needed for found in done)])
+
+
+def _tries_slacks(query: Query) -> bool:
+    """Whether its windows are answered at every slack of a grid, to see which would have done."""
+    return query.error is not None or (query.ranks_groups and query.accuracy is not None)
 
 
 def _narrowed(context: RunContext, query: Query, ends_us: Int64s) -> Measuring | None:
@@ -239,6 +246,8 @@ def learnt(part: Slice) -> Learnt:
                 "interval": truth.column("interval"),
             }
         )
+    elif own.asked is not None and query.ranks_groups:
+        needed = _needed_of_groups(own, known, cells)
     elif own.asked is not None:
         assert query.error is not None
         waited_us = own.asked.schedule.emit_us - own.asked.schedule.window_end_us
@@ -257,6 +266,35 @@ def learnt(part: Slice) -> Learnt:
     return Learnt(counts, needed.cast(own.needed))
 
 
+def _needed_of_groups(own: Learning, known: pa.Table, cells: Cells | None) -> pa.Table:
+    """Of each window a row for each of its best groups: the slack that one needed, over its whole range."""
+    assert own.asked is not None
+    pipeline, asked = own.pipeline, own.asked
+    ranking, grid_us = ranking_of(asked.query), (own.grid_s * 1e6).astype(np.int64)
+    column = np.searchsorted(grid_us, asked.schedule.emit_us - asked.schedule.window_end_us)
+    rates, possible = np.ones((len(own.ends_us), len(own.grid_s))), np.zeros(len(own.ends_us), np.int64)
+    for answers, near, place, windows, given, window_of in candidates(Answering(asked, cells), known):
+        index = answers.column("_window_index").to_numpy() - given[0]
+        hits, most = best_groups.hits(ranking, answers, index, near, place, window_of)
+        rows = np.searchsorted(own.ends_us, windows[window_of])
+        rates[rows, column[given]] = np.where(most == 0, 1.0, hits / np.maximum(most, 1))
+        possible[rows] = most
+    window, slack_s = best_groups.needed_slack_of_hits(rates, possible, own.grid_s)
+    ends_us = own.ends_us[window]
+    number = np.arange(len(window)) - np.searchsorted(window, window)
+    return pa.table(
+        {
+            "query": pa.repeat(asked.query.id, len(window)),
+            "window_end": instants(ends_us),
+            # Which of the groups does not matter: one comes as late as another.
+            "event_id": pa.array((number + 1).astype(str).tolist(), pa.string()),
+            "slack_s": slack_s,
+            "share": np.ones(len(window)),
+            "interval": labels_holding(pipeline, ends_us + pipeline.horizon_s * 1_000_000),
+        }
+    )
+
+
 def _needed_shares(own: Learning, known: pa.Table, cells: Cells | None) -> pa.Array:
     """Of each window the least share of its ranges from which on it is within its ERROR; NULL if not measured."""
     assert own.true.query.error is not None
@@ -273,6 +311,7 @@ def _needed_shares(own: Learning, known: pa.Table, cells: Cells | None) -> pa.Ar
 def _truth_order(query: Query) -> list[tuple[str, str]]:
     """By what the truth is sorted: a total order of its rows."""
     names = query.row_keys if query.kind == "top_k" else tuple(o.name for o in query.outputs)
+    names = (*query.within, "rank") if query.ranks_groups else names
     return [(name, "ascending") for name in ("window_end", *names)]
 
 
@@ -355,7 +394,9 @@ def _judged(
             continue
         labels = sorted(set(emitted[known].tolist()))
         warehouse.require(answers, labels, "join_aggregate or top_k")
-        columns = ["event_id"] if query.kind == "top_k" else [*itertools.chain(*judged_columns(query))]
+        columns = [*itertools.chain(*judged_columns(query))]
+        if query.is_ranked:
+            columns = ["event_id"] if query.kind == "top_k" else list(query.group_outputs)
         schemas = [
             pa.schema([warehouse.schema(table).field(name) for name in ("window_end", *columns)])
             for table in (truth, answers)
@@ -379,6 +420,8 @@ def judged(part: Slice) -> np.ndarray:
     answers = rows_of_windows(own.answers_files, own.answers, own.ends_us)
     if own.query.kind == "top_k":
         return hit_rate(answers, truth, instants(own.ends_us))
+    if own.query.ranks_groups:
+        return best_groups.hit_rates(ranking_of(own.query), answers, truth, instants(own.ends_us))
     return relative_error(answers, truth, instants(own.ends_us), *judged_columns(own.query))
 
 
@@ -403,7 +446,7 @@ def _accuracy_rows(
             {
                 "query": query.id,
                 "window_end": end,
-                "metric": "hit_rate" if query.kind == "top_k" else "relative_error",
+                "metric": "hit_rate" if query.is_ranked else "relative_error",
                 "value": float(values[i]),
                 "promised": query.promised,
                 "kept": None if kept is None else bool(kept[i]),
@@ -449,7 +492,7 @@ def _put_slots(
         for interval in intervals:
             own_us = slots_us[np.array(homes == interval.label, dtype=bool)]
             schedule = Schedule.from_ticks(own_us, horizon_us, ranges_us)
-            asked = question(context, query, schedule) if len(own_us) else None
+            asked = question(context, query, schedule, with_ties=True) if len(own_us) else None
             (file,) = staged[query.id].files(0, [interval.label]).values()
             regular = warehouse.files(table, [interval.label])
             parts.append(Slots(asked, regular, every_us, file, warehouse.schema(table)))

@@ -172,7 +172,7 @@ def _needed(
 
 def _weights(query: Query, ends_us: Int64s) -> np.ndarray:
     """One window, one vote: windows with fewer winners than others count as much."""
-    if query.kind != "top_k":
+    if not query.is_ranked:
         return np.ones(len(ends_us))
     _, inverse, counts = np.unique(ends_us, return_inverse=True, return_counts=True)
     return np.asarray(1.0 / counts[inverse])

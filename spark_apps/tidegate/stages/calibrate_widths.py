@@ -7,7 +7,7 @@ errors go to ``width_errors``; those of the last two weeks give the slack widths
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -217,10 +217,25 @@ def candidate_errors(answering: Answering, column: Int64s, truth: pa.Table, ends
 
     **Memory**: the truth, and a part of the answers, never all candidates of all windows and groups.
     """
-    asked = answering.question
-    groups, values = judged_columns(asked.query)
-    true_us = truth.column("window_end").to_numpy()
+    groups, values = judged_columns(answering.question.query)
     errors = np.empty((len(ends_us), columns))
+    for answers, near, place, windows_us, given, window_of in candidates(answering, truth):
+        index = answers.column("_window_index").to_numpy() - given[0]
+        found = largest_errors(answers, index, near, place, window_of, groups, values)
+        errors[np.searchsorted(ends_us, windows_us[window_of]), column[given]] = found
+    return errors
+
+
+def candidates(
+    answering: Answering, truth: pa.Table
+) -> Iterator[tuple[pa.Table, pa.Table, Int64s, Int64s, Int64s, Int64s]]:
+    """Parts of the candidate answers, each with the truth of its windows.
+
+    Yields:
+        The answers; the truth near them, and of each of its rows the number of its window among the next; the ends of
+        the windows, µs, ascending; the numbers of the candidates in the schedule, and of each of them its window.
+    """
+    asked, true_us = answering.question, truth.column("window_end").to_numpy()
     for answers in answering:
         given = np.arange(*answering.windows)
         if len(given) == 0:
@@ -232,10 +247,7 @@ def candidate_errors(answering: Answering, column: Int64s, truth: pa.Table, ends
         wanted = windows_us[place] == true_us[first:last]
         if not wanted.all():
             near, place = near.filter(pa.array(wanted)), place[wanted]
-        index = answers.column("_window_index").to_numpy() - given[0]
-        found = largest_errors(answers, index, near, place, window_of, groups, values)
-        errors[np.searchsorted(ends_us, windows_us[window_of]), column[given]] = found
-    return errors
+        yield answers, near, place, windows_us, given, window_of
 
 
 def _choices(

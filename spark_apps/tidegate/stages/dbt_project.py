@@ -36,6 +36,7 @@ _NOT_COPIED = {"target", "logs", "README.md", "__pycache__"}
 # Columns whose meaning models/docs.md says once for all models.
 _SHARED = {
     "interval",
+    "window_start",
     "window_end",
     "emitted_at",
     "rank",
@@ -179,6 +180,7 @@ def _query_variable(query: Query) -> Declaration:
         "id": query.id,
         "columns": [output.name for output in query.outputs],
         "top_k": query.kind == "top_k",
+        "ranked": query.is_ranked,
         "answers": _answers_in_marts(query),
         "windows": [{"alias": w.alias, "stream": w.stream, "range_s": float(w.range_s)} for w in query.windows],
     }
@@ -363,6 +365,10 @@ def _answer_grain(query: Query) -> tuple[str, list[Declaration]]:
         per = f", group ({', '.join(within)})" if within else ""
         return f"one row per window end{per} and rank.", [_grain("window_end", *query.row_keys, nullable=within)]
     shown = query.group_outputs
+    if query.ranks_groups:
+        keys = [*query.within, "rank"]
+        per = f", {', '.join(query.within)}" if query.within else ""
+        return f"one row per window end{per} and rank.", [_grain("window_end", *keys, nullable=query.within)]
     if not shown:
         return "one row per window end.", [_grain("window_end")]
     return f"one row per window end and group ({', '.join(shown)}).", [_grain("window_end", *shown, nullable=shown)]
