@@ -39,7 +39,7 @@ RECORDS, KILLS, MINUTES = 100_000, 20, 240.0
 PARTITIONS = 4
 # Late records are in the hours that are open when they land.
 _RUN_HOURS = HOURS + 2
-_ENDS_S = 900.0
+_ENDS_S = 3600.0
 _LONG_S = 120.0
 # What a command has come to, and the files of its warehouse of which there is one more then.
 _PHASES = {
@@ -66,7 +66,7 @@ def attack(
         topics = Topics(broker.servers)
         topics.create("orders", PARTITIONS)
         options = {
-            "maxOffsetsPerTrigger": str(max(records // 20, 1000)),
+            "maxOffsetsPerTrigger": str(max(records // 100, 500)),
             "kafka.isolation.level": "read_committed",
         }
         closing = Warehoused(folder, broker.servers, "orders", options, name="closing")
@@ -82,6 +82,9 @@ def attack(
         try:
             campaign.kill_all(kills, clock + 60 * minutes)
             campaign.say(f"{time.monotonic() - clock:.0f} s: killed", *campaign.figures())
+            for one in (campaign.closing, campaign.open):
+                if any(one.tables.glob("landed_orders/_delta_log/*.json")):
+                    campaign.say(f"{one.name}: {len(one.landed())} records landed under kills")
             campaign.finish(topics)
         finally:
             campaign.add(campaign.server.stop())
@@ -137,17 +140,18 @@ class Moment:
 
     def __init__(self, folder: Path, chance: random.Random, ingests: bool):
         phases = ["at any time", *_PHASES]
-        [self.phase] = chance.choices(phases, [2, 2, 4, ingests, ingests])
+        [self.phase] = chance.choices(phases, [2, 1, 6, ingests, ingests])
         self._folder, self._files = folder, _PHASES.get(self.phase)
         self._pause_s = chance.uniform(0, 20) if self._files is None else chance.choice([0, chance.uniform(0, 3)])
-        self._before = self._count()
+        # Now and then some batches are to land before.
+        self._files_wanted = self._count() + (chance.choice([1, 1, 5, 25]) if self.phase == "in a batch" else 1)
         self._began = time.monotonic()
         self._reached = self._began if self._files is None else None
 
     def has_come(self) -> bool:
         """Whether it is now, or has been."""
         now = time.monotonic()
-        if self._reached is None and self._count() > self._before:
+        if self._reached is None and self._count() >= self._files_wanted:
             self._reached = now
         if self._reached is not None:
             return now >= self._reached + self._pause_s

@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.cluster.server import Server, serving, wait
-from tests.kafka.landing import Landing, ids, orders
-from tests.kafka.topics import Topics
+from tests.kafka.landing import Landing, ids, order, orders
+from tests.kafka.topics import Record, Topics
 
 from tidegate.engine.jars import jars
 from tidegate.examples.broker import Broker
@@ -46,7 +46,7 @@ def test_a_server_that_is_killed_costs_a_retry_and_no_record(
         pytest.skip("the jars of Spark's Kafka connector are not here: `make setup` fetches them")
     mine = Landing(tmp_path, broker.servers, topic(2), {"maxOffsetsPerTrigger": str(BATCH)})
     mine.declare()
-    topics.send(mine.topic, [*orders(range(RECORDS)), b"poison"])
+    topics.send(mine.topic, [*orders(range(RECORDS)), Record(b"poison", timestamp_ms=order(0).timestamp_ms)])
     said = mine.folder / "said"
     with serving(tmp_path / "server") as server:
         with started(mine, server) as process:
