@@ -47,6 +47,8 @@ _FILE_SOURCES = ("text", "json", "csv", "parquet", "orc")
 # A file server's clock may be another than ours by so much.
 _CLOCKS_APART_US = 10_000_000
 _DEFAULT_OFFSETS = "1000000"
+# All of a fetch at once: Spark asks the broker for the first and the last offset after each poll, by default of 500.
+_POLL_RECORDS = "50000"
 Say = Callable[[str], None]
 
 
@@ -349,7 +351,12 @@ class LandingQuery:
         assert source is not None
         options = expanded(source.options)
         if isinstance(source, KafkaSource):
-            options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": _DEFAULT_OFFSETS, **options, **more}
+            defaults = {
+                "startingOffsets": "earliest",
+                "maxOffsetsPerTrigger": _DEFAULT_OFFSETS,
+                "kafka.max.poll.records": _POLL_RECORDS,
+            }
+            options = {**defaults, **options, **more}
             options |= {
                 "kafka.bootstrap.servers": expanded({"servers": source.servers})["servers"],
                 "subscribe": source.topic,
