@@ -48,7 +48,8 @@ def rounded_up(slack_s: npt.ArrayLike) -> Float64s:
     with np.errstate(divide="ignore"):
         digits = np.clip(_SIGNIFICANT_DIGITS - 1 - np.floor(np.log10(slacks_s)), -6, 6)
     scale = 10.0**digits
-    return np.asarray(np.maximum(np.ceil(slacks_s * scale - 1e-6), 0.0) / scale, np.float64)
+    rounded: Float64s = np.maximum(np.ceil(slacks_s * scale - 1e-6), 0.0) / scale
+    return rounded
 
 
 def needed_slack(arrival_us: Int64s, window_end_us: Int64s) -> Float64s:
