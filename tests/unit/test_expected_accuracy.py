@@ -152,29 +152,6 @@ def test_k_is_no_longer_than_any_tuple_was_late(seed: int, initial_s: float, lon
         assert choice.slack_s <= DAILY.horizon_s
 
 
-def test_young_pipelines_wait_little_longer_than_the_best_fixed_wait() -> None:
-    """Ten weeks of daily windows: from the 6th week on, beside the wait that keeps all of them, known afterwards.
-
-    n known weeks cover the next with n/(n + 1), 3 to 8 of them are known (a horizon is ten days): of 50 weeks 42 on
-    average, with a standard deviation below sqrt(50 · 1/4); three less are allowed.
-    """
-    promise, kept, waited, fixed = Promise(0.9, 7.0 * DAY_S, 10.0 * DAY_S, offset_s=DAY_S / 10), 0, [], []
-    for seed in range(10):
-        needed = drawn(70, 20, 100 + seed)
-        choices, _ = daily(needed, 71, promise)
-        slack_s = np.array([c.slack_s for c in choices])[needed.end_us // DAY_US]
-        for week in range(5, 10):
-            own = (needed.end_us >= week * 7 * DAY_US) & (needed.end_us < (week + 1) * 7 * DAY_US)
-            hits = (needed.slack_s[own] <= slack_s[own]).mean()
-            kept += bool(hits >= 0.9 - 1e-9)
-            waited.append(slack_s[own].mean())
-        later = needed.between(35 * DAY_US, 70 * DAY_US)
-        weeks = later.end_us // (7 * DAY_US)
-        fixed.append(max(np.quantile(later.slack_s[weeks == w], 0.9, method="inverted_cdf") for w in np.unique(weeks)))
-    assert np.mean(waited) <= 1.1 * np.mean(fixed)
-    assert kept >= 42 - 3 * math.sqrt(50 / 4)
-
-
 def test_k_does_not_depend_on_how_the_open_period_stands() -> None:
     """Two pipelines that need the same; in the period that is open the answers of one waited for nothing."""
     promise, hour_us = Promise(0.9, 10.0 * DAY_S, 0.25 * DAY_S, offset_s=DAY_S / 10), DAY_US // 24

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
-from scipy.special import fdtri
+from scipy.special import fdtri, stdtrit
 
 from tidegate.operators.accuracy.judge import meets
 from tidegate.operators.accuracy.likeness import SCALES, SLOTS, Moments, places_of, scales, slack_at
@@ -524,9 +524,13 @@ def _over_periods(
 
 
 def _quantile(scores: Float64s, level: float) -> float:
-    """The conformal quantile; where there are too few scores for it the largest, which n cover with n/(n + 1)."""
-    rank = math.ceil((len(scores) + 1) * level - 1e-9)
-    return float(np.sort(scores)[min(rank, len(scores)) - 1])
+    """The conformal quantile; where there are too few scores for it Student's prediction bound."""
+    count = len(scores)
+    rank = math.ceil((count + 1) * level - 1e-9)
+    if rank <= count:
+        return float(np.sort(scores)[rank - 1])
+    reach = stdtrit(count - 1, level) * scores.std(ddof=1) * math.sqrt(1 + 1 / count)
+    return float(max(scores.mean() + reach, scores.max() if count >= 1 / (1 - level) - 1 else -math.inf))
 
 
 def _on_average(promise: Promise, state: PromiseState, needed: Needed, unit_s: float | None) -> Choice:
