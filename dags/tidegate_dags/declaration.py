@@ -19,6 +19,14 @@ from tidegate.declarations.stages import Stage, stages_of
 _NO_CODE = re.compile(r"""--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""", re.DOTALL)
 _PROMISE = re.compile(r"\b(error|accuracy)\b\s*\+?[\d.]+\s*%\s*(?=;|$|(?:every|duration|priority|on)\b)", re.IGNORECASE)
 
+# A call of one of tidegate.aggregates, which costs too much to import here.
+_AGGREGATE = re.compile(
+    r"\b(count|count_if|countif|sum|avg|mean|min|max|min_by|max_by|arg_min|arg_max|bool_and|bool_or|every|some|any|any_value|"
+    r"logical_and|logical_or|std|stddev|stddev_pop|stddev_samp|variance|var_pop|var_samp|variance_pop|variance_samp|"
+    r"median|percentile|percentile_cont|percentile_approx|approx_percentile|approx_count_distinct|approx_distinct|"
+    r"first|last|first_value|last_value)\s*\(",
+    re.IGNORECASE,
+)
 _ON_MISS = re.compile(r"%\s*on\s+miss\s+(\w+)", re.IGNORECASE)
 
 
@@ -32,12 +40,16 @@ class DeclaredQuery:
 
     @property
     def kind(self) -> Literal["aggregate", "top_k"]:
-        """Which stage answers it: LIMIT and QUALIFY are what the language has for top-k alone.
+        """Which stage answers it: with LIMIT or QUALIFY, and no aggregate, it is the best tuples; else aggregates.
 
         >>> DeclaredQuery("q", "", "SELECT MAX(a) FROM s [1 HOUR] WHERE b = 'LIMIT' -- no LIMIT").kind
         'aggregate'
+        >>> DeclaredQuery("q", "", "SELECT b FROM s [1 HOUR] GROUP BY b ORDER BY SUM(a) DESC LIMIT 3").kind
+        'aggregate'
         """
-        return "top_k" if re.search(r"\b(limit|qualify)\b", _code(self.sql), re.IGNORECASE) else "aggregate"
+        code = _code(self.sql)
+        ranked = re.search(r"\b(limit|qualify)\b", code, re.IGNORECASE)
+        return "top_k" if ranked and not _AGGREGATE.search(code) else "aggregate"
 
     @property
     def promise(self) -> str:
