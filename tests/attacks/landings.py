@@ -40,7 +40,7 @@ PARTITIONS = 4
 # Late records are in the hours that are open when they land.
 _RUN_HOURS = HOURS + 2
 _ENDS_S = 3600.0
-_LONG_S = 120.0
+_LONG_S = 240.0
 # What a command has come to, and the files of its warehouse of which there is one more then.
 _PHASES = {
     "with the lease": "landed_orders/_delta_log/*.json",
@@ -155,7 +155,10 @@ class Moment:
             self._reached = now
         if self._reached is not None:
             return now >= self._reached + self._pause_s
-        return now >= self._began + _LONG_S
+        if now < self._began + _LONG_S:
+            return False
+        self.phase = "after minutes"
+        return True
 
     def _count(self) -> int:
         return sum(1 for _ in self._folder.glob(self._files)) if self._files is not None else 0
@@ -227,23 +230,24 @@ class Campaign:
         self.add(f"left behind by {what}: {line}" for line in running.left())
 
     def _kill_at_a_moment(self, running: Running, what: str, moment: Moment, remote: bool) -> bool:
-        """Kill a command, or something of it, when its moment has come; False if it has ended before."""
+        """Kill a command, or what it needs, when its moment has come; whether the command itself was killed."""
         while not moment.has_come():
             if not running.alive():
                 return False
-            if self.chance.random() < 0.004:
-                self.broker.kill()
-                self.killed["broker"] += 1
-                time.sleep(self.chance.choice([0, 0, self.chance.uniform(0, 5), 20]))
-                self.broker.start()
-            if self.chance.random() < (0.006 if remote else 0.001) and (what_died := self.server.kill(self.chance)):
-                self.killed[what_died] += 1
-                self.add(self.server.start())
             time.sleep(0.25)
         if not running.alive():
             return False
-        victim = running.kill(self.chance)
-        self.killed[f"{victim} of {what} {moment.phase}"] += 1
+        victim = self.chance.choice(["command", "command", "broker", "server" if remote else "command"])
+        if victim == "broker":
+            self.broker.kill()
+            time.sleep(self.chance.choice([0, 0, self.chance.uniform(0, 5), 20]))
+            self.broker.start()
+        elif victim == "server":
+            victim = self.server.kill(self.chance)
+            self.add(self.server.start())
+        else:
+            victim = running.kill(self.chance)
+        self.killed[f"{victim}, {what} {moment.phase}"] += bool(victim)
         return victim in ("command", "tree")
 
     def _command(self) -> tuple[Warehoused, str, list[str]]:
