@@ -14,7 +14,7 @@ from tests.kafka.landing import order
 from tests.kafka.topics import Record
 
 TRANSACTIONS, HOURS = 300, 6
-POISON_EVERY = 97
+POISON_EVERY = 1999
 # An hour has so many places for records.
 _PLACES = 300_000
 # Of so many records of an hour one is of the hour before.
@@ -142,7 +142,7 @@ def name(number: int) -> str:
 
 
 def record(number: int, hour: int) -> Record:
-    """An order of the hour, or of the one before; one in a hundred is poison."""
+    """An order of the hour, or of the one before; one in two thousand is poison."""
     minute = 60 * (hour - (number % _LATE_EVERY == 0 and hour > 0))
     one = order(number % _PLACES, minute=minute)
     text = json.dumps(dict(json.loads(one.value or b"{}"), id=name(number))).encode()
