@@ -84,12 +84,13 @@ test-slow: setup ## Run the tests that take minutes each and are not part of `ma
 	@TIDEGATE_EXAMPLES=5 $(BIN)/python -m pytest $(WORKERS) tests/property
 	@$(MAKE) --no-print-directory test-spark
 
-# An environment of its own; connectors are not published for every version, so there are no jars.
+# An environment of its own; connectors are not published for every version, so there are no jars. Another version
+# needs its infra/spark/pyspark-VERSION.lock (`uv pip compile --no-deps --generate-hashes`).
 test-spark: setup ## Run the tests that need Spark on another version of it: make test-spark SPARK=4.3.0
 	@test -x $(OTHER_SPARK)/bin/python || $(BIN)/python -m venv $(OTHER_SPARK)
 	@$(OTHER_SPARK)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r infra/bootstrap.lock
 	@VIRTUAL_ENV=$(OTHER_SPARK) $(BIN)/uv pip sync --quiet --require-hashes requirements.lock
-	@VIRTUAL_ENV=$(OTHER_SPARK) $(BIN)/uv pip install --quiet --no-config --no-deps pyspark==$(SPARK)
+	@VIRTUAL_ENV=$(OTHER_SPARK) $(BIN)/uv pip install --quiet --no-config --no-deps --require-hashes -r infra/spark/pyspark-$(SPARK).lock
 	@VIRTUAL_ENV=$(OTHER_SPARK) $(BIN)/uv pip install --quiet --no-deps --no-build-isolation --editable .
 	@TIDEGATE_JARS=$(OTHER_SPARK)/no_jars $(OTHER_SPARK)/bin/python -m pytest tests/spark
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.examples import examples
 
@@ -38,6 +38,7 @@ def value(name: str, values: pa.Array, parameters: tuple[float, ...]) -> object:
 
 
 @LAW
+@example([1.6608505280233684e308], 0.0, 2)
 @given(st.lists(NUMBERS, min_size=1, max_size=50), st.floats(0, 1), st.sampled_from([2, 10, 100, 10_000]))
 def test_an_approximate_percentile_is_within_its_error_of_the_value_of_its_rank(
     numbers: list[float], share: float, accuracy: int
@@ -78,6 +79,8 @@ def test_texts_are_hashed_alike_everywhere() -> None:
 
 
 @LAW
+@example([0.0, 2.2250738585e-313], 0)
+@example([0.0, 1.6e-162], 0)
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=12), st.integers(0, 1))
 def test_variances_are_rounded_once(numbers: list[float], freedom: int) -> None:
     parts, squares = (

@@ -270,3 +270,9 @@ def test_rows_are_ordered_with_null_first_and_nan_last():
     rows = pa.table({"x": [1.0, float("nan"), None, -1.0], "k": ["b", None, "a", "a"], "n": [1, 2, 3, 4]})
     assert in_order(rows, ["x"]).column("n").to_pylist() == [3, 4, 1, 2]
     assert in_order(rows, ["k", "x"]).column("n").to_pylist() == [2, 3, 4, 1]
+
+
+def test_a_session_that_was_there_before_goes_on_after_a_run(spark: SparkSession, context: RunContext) -> None:
+    with RunContext(context.pipeline, context.warehouse_root) as later:
+        assert later.spark.range(3).count() == 3
+    assert spark.range(4).count() == 4

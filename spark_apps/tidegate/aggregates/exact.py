@@ -6,6 +6,7 @@ Decimals are the whole numbers that they are over a power of ten, and are not ro
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ Int64s = npt.NDArray[np.int64]
 PART_BITS = 32
 _LOW = (1 << PART_BITS) - 1
 _SHIFT = np.uint64(PART_BITS)
+# The smallest double is two to this power.
+_LEAST_EXPONENT = -1074
 _WIDE_DIGITS = 256 // PART_BITS
 # Squares of numbers between this and 1 over it, and the errors of their rounding, are doubles.
 _SAFELY_SQUARED = 2.0**400
@@ -182,6 +185,11 @@ def rounded(parts: Mapping[Part, Int64s], rows: int) -> Float64s:
             high = total
         total = high + np.where(more, np.nextafter(low, np.inf), low)
     total = np.where(np.isinf(high), high, total)
+    # Below the doubles ldexp has rounded, digit by digit.
+    tiny = [digit != 0 for exponent, digit in digits.items() if exponent < _LEAST_EXPONENT]
+    for row in np.flatnonzero(np.any(tiny, axis=0) & ~np.isinf(high)) if tiny else ():
+        exact = sum(int(digit[row]) * Fraction(2) ** exponent for exponent, digit in digits.items())
+        total[row] = float(exact) if exact < Fraction(2) ** 1000 else total[row]
     total = np.where(negative, -total, total)
     none = np.zeros(rows, dtype=np.int64)
     up, down = parts.get(INFINITY, none) > 0, parts.get(MINUS_INFINITY, none) > 0

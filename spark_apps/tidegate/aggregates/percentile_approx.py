@@ -75,6 +75,8 @@ class PercentileApprox(Percentile):
         with np.errstate(over="ignore"):
             # The factor is put in before the power, so that numbers near the largest do not overflow.
             middle = np.exp((size - _MIDDLE) * _step(partial.parameters) + math.log(2 / (factor + 1)))
+        # The middle of the last bucket may be beyond the doubles; no value in it is.
+        middle = np.minimum(middle, np.finfo(np.float64).max)
         middle = np.where(bucket == 0, 0.0, np.where(size == _INFINITE, np.inf, middle))
         middle = np.where(size == _NAN, np.nan, np.copysign(middle, bucket))
         return pa.array(middle, mask=none)

@@ -98,6 +98,7 @@ class RunContext:
     days_follow: bool = field(default=False, init=False)
     memory: dict[str, Any] = field(default_factory=dict, init=False)
     _spark: SparkSession | None = field(default=None, init=False)
+    _shares_spark: bool = field(default=False, init=False)
     _large_rows: int = field(default=0, init=False)
     _stage: StageRun | None = field(default=None, init=False)
     _told_cold_start: bool = field(default=False, init=False)
@@ -120,8 +121,11 @@ class RunContext:
         self.release_spark()
 
     def release_spark(self) -> None:
-        """Stop the Spark session that was started, if one was; the next use starts another."""
-        if self._spark is not None and self.beside is None:
+        """Stop the Spark session that was started, if one was; the next use starts another.
+
+        One that this process had before (a notebook's) goes on.
+        """
+        if self._spark is not None and self.beside is None and not self._shares_spark:
             with warnings.catch_warnings():
                 # That the JVM has ended is what the command says itself.
                 warnings.simplefilter("ignore", RuntimeWarning)
@@ -137,12 +141,13 @@ class RunContext:
     def spark(self) -> SparkSession:
         """The Spark session, started when first asked for."""
         if self._spark is None:
-            from tidegate.engine.session import start_session
+            from tidegate.engine.session import session_is_active, start_session
 
             if self.beside is not None:
                 self._spark = self.beside
             else:
                 self.progress("starting Spark")
+                self._shares_spark = session_is_active()
                 self._spark = start_session(
                     self.pipeline, self.app, *self._connectors(), landing=bool(self.pipeline.landed_streams)
                 )

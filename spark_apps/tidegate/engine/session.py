@@ -90,6 +90,17 @@ def start_session(
     return builder.config(map=NOT_COMPILED).getOrCreate()
 
 
+def session_is_active() -> bool:
+    """Whether this process has a session of Spark already, which :func:`start_session` would return."""
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    try:
+        return SparkSession.active() is not None
+    except PySparkRuntimeError:
+        return False
+
+
 def require_answer(master: str) -> None:
     """Ask at a master's or Connect server's address whether anybody listens there; of any other, nothing.
 
