@@ -105,6 +105,21 @@ def test_a_value_is_one_object_or_none(odd: bytes) -> None:
     assert len(tuples) == 29 and [row[:1] + row[2:3] for row in refused] == [(11, "broken_record")]
 
 
+def test_records_unlike_the_others_become_what_they_become_alone() -> None:
+    """Of a hundred and fifty, more than are read one by one at once."""
+    number = Column(name="n", type="double")
+    stream = keyed(more=("string", "key", ()))
+    stream = stream.model_copy(update={"columns": (*stream.columns, number)})
+    odd = [b"", b"x", b'{"id": 5', b"{}", b'"s"', b'{"id": 7, "at": 3}', b'{"id": "d", "id": "e"}', b'{"id": {"a": 1}}']
+    for text in (b'"7"', b"7", b"-0", b"-0.0", b"NaN", b"1e400", b"null", b"true", b"[1]", b"12345678901234567890"):
+        odd.append(value("odd")[:-1] + b', "n": ' + text + b"}")
+    values = [value(str(i))[:-1] + b', "n": %d.5}' % i for i in range(150)]
+    for place, text in enumerate(odd):
+        values[place * 8] = values[place * 8 + 3] = text
+    tuples, refused = both(stream, kafka_rows(values, key=[b"k"] * 150))
+    assert len(tuples) + len(refused) == 150 and 20 <= len(refused) < 40
+
+
 def test_a_value_of_several_lines_is_a_record() -> None:
     stream = keyed()
     pretty = json.dumps(json.loads(value("a")), indent=2).encode()
@@ -117,7 +132,7 @@ def test_what_is_said_of_a_batch_holds_for_its_parts_too() -> None:
     stream = keyed()
     (batch,) = message_batches(stream, kafka_rows([value(str(i)) for i in range(9)], batch=range(9)), None, {})
     batch.arrival_us, batch.too_early, batch.file = np.arange(9), np.arange(9) > 4, FILE
-    part: Batch = batch.between(3, 8).between(1, 4)
+    part: Batch = batch.take(np.arange(3, 8)).take(np.array([1, 2, 3]))
     assert part.arrival_us is not None and part.too_early is not None and part.file is FILE
     assert part.arrival_us.tolist() == part.positions.tolist() == part.lines.tolist() == [4, 5, 6]
     assert part.too_early.tolist() == [False, True, True]

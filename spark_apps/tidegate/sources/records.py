@@ -12,15 +12,13 @@ import pyarrow as pa
 from tidegate.declarations.models import Stream
 from tidegate.declarations.tables import STREAM_KEYS, event_schema
 from tidegate.sources.files import SourceFile
-from tidegate.sources.formats import Batch
+from tidegate.sources.formats.base import Batch, Raw, parts
 from tidegate.sources.identity import event_ids
 from tidegate.sources.judge import Verdict, by_column, by_record
 from tidegate.sources.layout import layout_of
 from tidegate.values.base import Mask
 
 POSITION, LINE = "_at", "_line"
-_PARTS = 16
-_FEW_RECORDS = 48
 Int64s = npt.NDArray[np.int64]
 
 
@@ -62,25 +60,28 @@ class Judged:
 def judge(stream: Stream, file: SourceFile, batch: Batch, judged: Judged, whole: bool = True) -> None:
     """Judge a batch's records. ``whole`` False: record by record at once."""
     file = batch.file or file
-    raw = batch.columns() if whole and len(batch) and batch.alike else None
-    if raw is not None:
-        columns = by_column(stream, file, len(batch), raw.columns, batch.arrival_us, batch.too_early)
-        good = columns.good
-        judged.columns |= {name for name, values in raw.columns.items() if values.null_count < len(values)}
-        rows = _table(stream, file, columns.typed, columns.arrival, batch.positions, batch.lines)
-        others = {name: there for name, there in raw.others}
-        if not good.all():
-            rows = rows.filter(pa.array(good))
-            others = {name: None if there is None else there[good] for name, there in others.items()}
-        if rows.num_rows:
-            judged.tuples.append(Tuples(rows, others))
-        _judge_each(stream, file, batch, np.flatnonzero(~good).tolist(), judged)
-    elif whole and len(batch) > _FEW_RECORDS and batch.alike:
-        cuts = [len(batch) * i // _PARTS for i in range(_PARTS + 1)]
-        for first, last in zip(cuts, cuts[1:], strict=False):
-            judge(stream, file, batch.between(first, last), judged)
-    else:
+    if not whole:
         _judge_each(stream, file, batch, range(len(batch)), judged)
+        return
+    for _, part, raw in parts(batch):
+        if raw is None:
+            _judge_each(stream, file, part, range(len(part)), judged)
+        else:
+            _judge_at_once(stream, file, part, raw, judged)
+
+
+def _judge_at_once(stream: Stream, file: SourceFile, batch: Batch, raw: Raw, judged: Judged) -> None:
+    columns = by_column(stream, file, len(batch), raw.columns, batch.arrival_us, batch.too_early)
+    good = columns.good
+    judged.columns |= {name for name, values in raw.columns.items() if values.null_count < len(values)}
+    rows = _table(stream, file, columns.typed, columns.arrival, batch.positions, batch.lines)
+    others = {name: there for name, there in raw.others}
+    if not good.all():
+        rows = rows.filter(pa.array(good))
+        others = {name: None if there is None else there[good] for name, there in others.items()}
+    if rows.num_rows:
+        judged.tuples.append(Tuples(rows, others))
+    _judge_each(stream, file, batch, np.flatnonzero(~good).tolist(), judged)
 
 
 def _judge_each(stream: Stream, file: SourceFile, batch: Batch, rows: Sequence[int], judged: Judged) -> None:

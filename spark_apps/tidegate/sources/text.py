@@ -61,12 +61,14 @@ class Block:
         """One record."""
         return self.data[self.starts[row] : self.ends[row]]
 
-    def between(self, first: int, last: int) -> Block:
-        """The records from ``first`` up to ``last``, which must not be the same."""
-        start, end = int(self.starts[first]), int(self.ends[last - 1])
-        rows = slice(first, last)
-        data = self.data[start:end] + b"\n"
-        return Block(data, self.starts[rows] - start, self.ends[rows] - start, self.positions[rows], self.lines[rows])
+    def take(self, rows: Places) -> Block:
+        """Some of the records, at least one, in their order."""
+        starts, ends = self.starts[rows], self.ends[rows]
+        if rows[-1] - rows[0] == len(rows) - 1:
+            start = starts[0]
+            data = self.data[start : ends[-1]] + b"\n"
+            return Block(data, starts - start, ends - start, self.positions[rows], self.lines[rows])
+        return Block(self.data, starts, ends, self.positions[rows], self.lines[rows]).joined()
 
     def records(self) -> list[bytes]:
         """All records."""
@@ -80,7 +82,7 @@ class Block:
     def joined(self) -> Block:
         """The same records, a line end between each two and nothing else."""
         lengths = self.ends - self.starts
-        data = b"\n".join(self.records())
+        data = b"\n".join(self.records()) + b"\n"
         ends = np.cumsum(lengths + 1) - 1
         return Block(data, ends - lengths, ends, self.positions, self.lines)
 

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tidegate.declarations.models import PathStep
@@ -27,6 +28,13 @@ _NO_VALUE = pa.binary()
 def whole(column: pa.ChunkedArray) -> pa.Array:
     """A column as one array."""
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
+
+
+def take(values: pa.Array, rows: npt.NDArray[np.int64]) -> pa.Array:
+    """Some of the values, at least one, in their order; neighbours, of any type, without copying."""
+    if rows[-1] - rows[0] == len(rows) - 1:
+        return values.slice(int(rows[0]), len(rows))
+    return values.take(pa.array(rows))
 
 
 def follow(tops: Mapping[str, pa.Array], steps: Sequence[PathStep]) -> pa.Array | None:

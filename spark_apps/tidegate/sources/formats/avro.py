@@ -13,7 +13,7 @@ import pyarrow as pa
 from tidegate.declarations.models import PathStep, Stream
 from tidegate.sources.files import BrokenFileError, Piece, SourceFile
 from tidegate.sources.formats.arrays import raw_value, record_text
-from tidegate.sources.formats.base import Batch, Format, Others, Raw, Reading
+from tidegate.sources.formats.base import Batch, Format, Others, Places, Raw, Reading
 from tidegate.sources.formats.parquet import literal_name, read_names
 from tidegate.sources.formats.texts import EXPANSION, texts_at_positions
 from tidegate.sources.judge import Record
@@ -64,9 +64,9 @@ class AvroBatch(Batch):
         """The record as a JSON object."""
         return record_text({name: raw_value(value) for name, value in self.records[row].items()})
 
-    def part(self, first: int, last: int) -> Batch:
+    def part(self, rows: Places) -> Batch:
         """Some of the records."""
-        return AvroBatch(self.stream, self.records[first:last], int(self.positions[first]), self.others)
+        return AvroBatch(self.stream, [self.records[row] for row in rows.tolist()], 0, self.others)
 
 
 def _values(records: Sequence[dict[str, Any]], steps: Sequence[PathStep]) -> list[Any]:

@@ -21,6 +21,8 @@ from tidegate.sources.judge import Record
 from tidegate.values.base import Mask
 
 Places = npt.NDArray[np.int64]
+# Of a batch that cannot be read at once, and cannot be sorted either: parts, until there are so few records.
+_PARTS, _FEW_RECORDS = 16, 48
 
 
 class Others(NamedTuple):
@@ -80,9 +82,13 @@ class Batch(ABC):
     def text(self, row: int) -> str:
         """One record as the quarantine shows it."""
 
-    def between(self, first: int, last: int) -> Batch:
-        """Those from ``first`` up to ``last``, with all that is said of them."""
-        part, rows = self.part(first, last), slice(first, last)
+    def kinds(self) -> Places | None:
+        """A guess at which records can be read together: int64[n], −1 of one to be read alone; None: no guess."""
+        return None
+
+    def take(self, rows: Places) -> Batch:
+        """Some of the records, with all that is said of them. ``rows``: int64[m], ascending."""
+        part = self.part(rows)
         part.positions, part.lines = self.positions[rows], self.lines[rows]
         part.arrival_us = None if self.arrival_us is None else self.arrival_us[rows]
         part.too_early = None if self.too_early is None else self.too_early[rows]
@@ -91,8 +97,35 @@ class Batch(ABC):
         return part
 
     @abstractmethod
-    def part(self, first: int, last: int) -> Batch:
-        """The records from ``first`` up to ``last`` alone; whoever wants some of them asks ``between``."""
+    def part(self, rows: Places) -> Batch:
+        """Some of the records alone; whoever wants what is said of them too calls ``take``."""
+
+
+def parts(batch: Batch) -> Iterator[tuple[Places, Batch, Raw | None]]:
+    """A batch in parts that are read at once, each with the rows that it has; None: these are read one by one.
+
+    **Cost**: of a batch whose records are all alike, one read. Else they are looked at one by one, some µs each, to see
+    which can be read together.
+    """
+    yield from _parts(batch, np.arange(len(batch)), sorted_out=False)
+
+
+def _parts(batch: Batch, rows: Places, sorted_out: bool) -> Iterator[tuple[Places, Batch, Raw | None]]:
+    raw = batch.columns() if len(batch) and batch.alike else None
+    if raw is not None or len(batch) <= _FEW_RECORDS or not batch.alike:
+        yield rows, batch, raw
+        return
+    kinds = None if sorted_out else batch.kinds()
+    if kinds is None or (kinds == max(kinds[0], 0)).all():
+        for part in np.array_split(np.arange(len(batch)), _PARTS):
+            yield from _parts(batch.take(part), rows[part], sorted_out=True)
+        return
+    for kind in np.unique(kinds).tolist():
+        part = np.flatnonzero(kinds == kind)
+        if kind < 0:
+            yield rows[part], batch.take(part), None
+        else:
+            yield from _parts(batch.take(part), rows[part], sorted_out=True)
 
 
 @dataclass

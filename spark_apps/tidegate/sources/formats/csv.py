@@ -19,7 +19,7 @@ import pyarrow.csv as pa_csv
 from tidegate.declarations.models import CsvDialect, Stream
 from tidegate.sources.counts import RawCount
 from tidegate.sources.files import BrokenFileError, Piece, SourceFile
-from tidegate.sources.formats.base import Batch, Format, Others, Raw, Reading
+from tidegate.sources.formats.base import Batch, Format, Others, Places, Raw, Reading
 from tidegate.sources.formats.csv_splitter import CsvSplitter, quotes_enclose
 from tidegate.sources.formats.texts import UTF8, cut_text, text_parts, texts_at_positions
 from tidegate.sources.judge import Record
@@ -144,9 +144,9 @@ class CsvBatch(Batch):
         """The record as it is written."""
         return shown(self.block.record(row))
 
-    def part(self, first: int, last: int) -> Batch:
+    def part(self, rows: Places) -> Batch:
         """Some of the records."""
-        return CsvBatch(self.stream, self.block.between(first, last), self.cells)
+        return CsvBatch(self.stream, self.block.take(rows), self.cells)
 
     def columns(self) -> Raw | None:
         """All cells that are read, as text; None if any record is unlike the others."""
@@ -230,7 +230,7 @@ class Csv(Format):
             if cells is None and len(block):
                 cells = _cells(stream, block)
                 if stream.csv.header:
-                    block = block.between(1, len(block)) if len(block) > 1 else block.none()
+                    block = block.take(np.arange(1, len(block))) if len(block) > 1 else block.none()
             if cells is not None and len(block):
                 reading.seen.update(dict.fromkeys(cells.names))
                 yield CsvBatch(stream, block, cells)

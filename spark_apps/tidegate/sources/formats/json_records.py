@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +20,7 @@ import pyarrow.json as pa_json
 from tidegate.declarations.models import PathStep, Stream
 from tidegate.declarations.source_paths import show_path
 from tidegate.sources.formats.arrays import follow, whole
-from tidegate.sources.formats.base import Batch, Others, Raw
+from tidegate.sources.formats.base import Batch, Others, Places, Raw
 from tidegate.sources.judge import Record
 from tidegate.sources.layout import Field, Layout, layout_of
 from tidegate.sources.text import Block, is_utf8, shown
@@ -189,9 +190,23 @@ class JsonBatch(Batch):
         """The object as it is written."""
         return shown(self.block.record(row))
 
-    def part(self, first: int, last: int) -> Batch:
+    def part(self, rows: Places) -> Batch:
         """Some of the objects."""
-        return JsonBatch(self.stream, self.block.between(first, last), self.lines_only, self.habits)
+        return JsonBatch(self.stream, self.block.take(rows), self.lines_only, self.habits)
+
+    def kinds(self) -> Places | None:
+        """By the types of the values at the columns' paths, where they are not those of most objects."""
+        fields = layout_of(self.stream).fields
+        objects = [_plain_object(text) for text in self.block.records()]
+        types = [_types_at(objects, field) for field in fields]
+        usual = [Counter(kind for kind in column if kind is not None).most_common(1) for column in types]
+        unusual = [
+            [None if most and kind == most[0][0] else kind for kind in column]
+            for column, most in zip(types, usual, strict=True)
+        ]
+        numbers: dict[tuple[type | None, ...], int] = {}
+        kinds = [numbers.setdefault(one, len(numbers)) for one in zip(*unusual, strict=True)] if fields else []
+        return np.array([-1 if one is None else kind for one, kind in zip(objects, kinds, strict=True)], np.int64)
 
     def columns(self) -> Raw | None:
         """Numbers typed, the rest as text; None if any object is unlike the others."""
@@ -284,6 +299,31 @@ class JsonBatch(Batch):
         tops = {str(name): whole(columns[str(name)]) for name in layout.tops if name in columns}
         raw = {f.column.name: follow(tops, f.column.steps) for f in layout.fields}
         return Raw({name: values for name, values in raw.items() if values is not None}, others)
+
+
+def _plain_object(text: bytes) -> _Object | None:
+    """As ``parse_object``, in half its time: numbers are not kept as written. None, too, where a member is repeated."""
+    try:
+        parsed = json.loads(text.decode(), parse_constant=Number, object_pairs_hook=_members)
+    except (ValueError, RecursionError):
+        return None
+    return parsed if isinstance(parsed, _Object) and parsed and not parsed.repeated else None
+
+
+def _types_at(objects: Sequence[Any], field: Field) -> list[type | None]:
+    """The types of objects' values at a column's path; a whole number is a float where these are read alike."""
+    kinds = [field.values.json_numbers(fraction) for fraction in (True, False)]
+    as_float = int if field.column.type != "string" and kinds[0] == kinds[1] else None
+    types: list[type | None] = []
+    for value in objects:
+        for step in field.column.steps:
+            if isinstance(step, str):
+                value = value.get(step) if isinstance(value, dict) else None
+            else:
+                value = value[step] if isinstance(value, list) and step < len(value) else None
+        kind = None if value is None else type(value)
+        types.append(float if kind is not None and kind is as_float else kind)
+    return types
 
 
 def _mask(rows: Iterable[int], count: int) -> np.ndarray:

@@ -22,9 +22,9 @@ import pyarrow.compute as pc
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Column, KafkaSource, Stream
 from tidegate.declarations.names import source_name
-from tidegate.sources.formats.arrays import as_text, raw_value, raw_values, record_text, storage, whole
+from tidegate.sources.formats.arrays import as_text, raw_value, raw_values, record_text, storage, take, whole
 from tidegate.sources.formats.avro import FAULTS, AvroBatch
-from tidegate.sources.formats.base import Batch, Others, Raw
+from tidegate.sources.formats.base import Batch, Others, Places, Raw, parts
 from tidegate.sources.formats.json_records import Habits, JsonBatch, names_in, parse_object
 from tidegate.sources.formats.parquet import BATCH_ROWS, RowsBatch, literal_name, read_names
 from tidegate.sources.judge import Record
@@ -39,7 +39,6 @@ _MAGIC = b"\0"
 _HEAD = struct.Struct(">bI")
 _BLANKS = np.isin(np.arange(256), np.frombuffer(b" \t\r\n", np.uint8))
 _BEFORE_END = np.isin(np.arange(256), np.frombuffer(b" \t\r\n{", np.uint8))
-_FEW_RECORDS, _CUT_IN = 48, 16
 _AVRO_FAULTS = (*FAULTS, struct.error, RecursionError)
 
 
@@ -132,15 +131,18 @@ class MessageBatch(Batch):
         key = None if self.keys is None else self.keys[row].as_py()
         return "null" if key is None else f"null, of the key {shown(key)}"
 
-    def part(self, first: int, last: int) -> Batch:
+    def kinds(self) -> Places | None:
+        """As the values are."""
+        return self.inner.kinds()
+
+    def part(self, rows: Places) -> Batch:
         """Some of the records."""
-        length = last - first
         return MessageBatch(
-            self.inner.between(first, last),
-            self.values.slice(first, length),
-            {name: column.slice(first, length) for name, column in self.parts.items()},
-            None if self.tombstones is None else self.tombstones[first:last],
-            None if self.keys is None else self.keys.slice(first, length),
+            self.inner.take(rows),
+            take(self.values, rows),
+            {name: take(column, rows) for name, column in self.parts.items()},
+            None if self.tombstones is None else self.tombstones[rows],
+            None if self.keys is None else take(self.keys, rows),
         )
 
     def _is_tombstone(self, row: int) -> bool:
@@ -269,9 +271,9 @@ class _ValuesBatch(JsonBatch):
             return None
         return super().columns()
 
-    def part(self, first: int, last: int) -> Batch:
+    def part(self, rows: Places) -> Batch:
         """Some of the objects."""
-        return _ValuesBatch(self.stream, self.block.between(first, last), self.lines_only, self.habits)
+        return _ValuesBatch(self.stream, self.block.take(rows), self.lines_only, self.habits)
 
 
 def _stand_in(stream: Stream) -> bytes:
@@ -390,10 +392,10 @@ class _AvroMessages(AvroBatch):
             return repr(self.values[row].as_py())[2:-1]
         return record_text({name: raw_value(value) for name, value in record.items()})
 
-    def part(self, first: int, last: int) -> Batch:
+    def part(self, rows: Places) -> Batch:
         """Some of the records."""
-        rows = slice(first, last)
-        return _AvroMessages(self.stream, self.kept[rows], self.values.slice(first, last - first), self.beside[rows])
+        kept, beside = ([column[row] for row in rows.tolist()] for column in (self.kept, self.beside))
+        return _AvroMessages(self.stream, kept, take(self.values, rows), beside)
 
 
 # Rows of a source with columns
@@ -440,29 +442,32 @@ def arrivals(stream: Stream, rows: pa.Table, schemas: Schemas | None) -> pa.Arra
         stream = stream.model_copy(update={"columns": only, "other_columns": "ignore"})
     field = next(one for one in layout_of(stream).fields if one.column.name == stream.arrival_time)
     batches = _batches(stream, rows, schemas, {"": None}, Habits(others=False))
-    arrived = [part for batch in batches for part in _arrivals(field, batch)]
+    arrived = [_arrivals(field, batch) for batch in batches]
     return pa.concat_arrays(arrived) if arrived else pa.array([], TIMESTAMP)
 
 
-def _arrivals(field: Field, batch: Batch) -> Iterator[pa.Array]:
+def _arrivals(field: Field, batch: Batch) -> pa.Array:
     """What the column says of a batch's records: as many at once as can be, as the judge reads them."""
-    raw = batch.columns() if batch.alike else None
-    if raw is None and len(batch) > _FEW_RECORDS and batch.alike:
-        cuts = [len(batch) * i // _CUT_IN for i in range(_CUT_IN + 1)]
-        for first, last in zip(cuts, cuts[1:], strict=False):
-            yield from _arrivals(field, batch.between(first, last))
-    elif raw is None:
-        yield pa.array([_arrival(field, batch, row) for row in range(len(batch))], pa.int64()).cast(TIMESTAMP)
-    elif field.column.name not in raw.columns:
-        yield pa.nulls(len(batch), TIMESTAMP)
-    else:
-        typed, wrong = field.values.column(raw.columns[field.column.name])
-        if wrong.any():
-            us = typed.cast(pa.int64()).to_pylist()
-            for row in np.flatnonzero(wrong).tolist():
-                us[row] = _arrival(field, batch, row)
-            typed = pa.array(us, pa.int64())
-        yield typed.cast(TIMESTAMP)
+    rows, arrived = list[np.ndarray](), list[pa.Array]()
+    for places, part, raw in parts(batch):
+        rows.append(places)
+        arrived.append(_arrivals_of_part(field, part, raw))
+    order = np.argsort(np.concatenate(rows), kind="stable")
+    return pa.concat_arrays(arrived).take(pa.array(order))
+
+
+def _arrivals_of_part(field: Field, part: Batch, raw: Raw | None) -> pa.Array:
+    if raw is None:
+        return pa.array([_arrival(field, part, row) for row in range(len(part))], pa.int64()).cast(TIMESTAMP)
+    if field.column.name not in raw.columns:
+        return pa.nulls(len(part), TIMESTAMP)
+    typed, wrong = field.values.column(raw.columns[field.column.name])
+    if wrong.any():
+        us = typed.cast(pa.int64()).to_pylist()
+        for row in np.flatnonzero(wrong).tolist():
+            us[row] = _arrival(field, part, row)
+        typed = pa.array(us, pa.int64())
+    return typed.cast(TIMESTAMP)
 
 
 def _arrival(field: Field, batch: Batch, row: int) -> Typed:

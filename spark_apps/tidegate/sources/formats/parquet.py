@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 
 from tidegate.declarations.models import Stream
 from tidegate.sources.files import PACKED, BrokenFileError, Piece, SourceFile
-from tidegate.sources.formats.arrays import as_text, follow, raw_values, record_text, storage
-from tidegate.sources.formats.base import Batch, Format, Others, Raw, Reading
+from tidegate.sources.formats.arrays import as_text, follow, raw_values, record_text, storage, take
+from tidegate.sources.formats.base import Batch, Format, Others, Places, Raw, Reading
 from tidegate.sources.formats.texts import EXPANSION, texts_at_positions
 from tidegate.sources.judge import Record
 from tidegate.sources.layout import layout_of
@@ -67,11 +67,10 @@ class RowsBatch(Batch):
         """The columns that are read, as a JSON object."""
         return record_text({name: raw_values(column[row : row + 1])[0] for name, column in self.tops.items()})
 
-    def part(self, first: int, last: int) -> Batch:
+    def part(self, rows: Places) -> Batch:
         """Some of the rows."""
-        part = slice(first, last)
-        tops, raw = ({n: v[part] for n, v in columns.items()} for columns in (self.tops, self.raw))
-        return RowsBatch(self.stream, self.positions[part], tops, raw, self.others)
+        tops, raw = ({n: take(v, rows) for n, v in columns.items()} for columns in (self.tops, self.raw))
+        return RowsBatch(self.stream, self.positions[rows], tops, raw, self.others)
 
 
 def _values(tops: Mapping[str, pa.Array], steps: Sequence[str | int]) -> pa.Array | None:
