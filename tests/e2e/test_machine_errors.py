@@ -126,6 +126,19 @@ def test_a_connect_server_that_is_gone_is_the_machines_fault_while_a_stream_land
     assert sentence_of(error, Stream.model_construct(name="orders", source=None)) is None
 
 
+def test_a_worker_that_is_gone_is_the_machines_fault_while_a_source_in_python_is_read_too() -> None:
+    from pyspark.errors.exceptions.connect import StreamingQueryException
+
+    text = (
+        "[PYTHON_DATA_SOURCE_ERROR] Failed to read from the python data source.\nTraceback (most recent call last):\n"
+        "Caused by: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"
+    )
+    error = StreamingQueryException(text)
+    said = of_the_machine(error)
+    assert said is not None and said.startswith("workers of Spark were killed, again and again; nothing")
+    assert sentence_of(error, Stream.model_construct(name="orders", source=None)) is None
+
+
 def test_a_disk_that_is_full_where_the_jvm_works_is_one_sentence() -> None:
     """As dbt passes it on, model by model, in a line."""
     text = (

@@ -9,8 +9,9 @@ from tidegate.landing.kafka import wrong_password
 
 _SECRET = re.compile(r"(?i)((?:password|secret|token|jaas\.config)\S*\s*[=:]\s*)\S+")
 
-# Of a Spark Connect server that has died, which is the machine's fault: the stage is tried once more.
+# Of a Spark Connect server, or a worker, that has died, which is the machine's fault: the stage is tried once more.
 _SERVER_LOST = ("INVALID_HANDLE.", "RETRIES_EXCEEDED")
+_WORKER_LOST = re.compile(r"Python worker (exited unexpectedly|failed to connect back)|ExecutorLostFailure")
 
 
 def sentence_of(error: BaseException, stream: Stream) -> str | None:
@@ -19,6 +20,8 @@ def sentence_of(error: BaseException, stream: Stream) -> str | None:
     known = re.search(r"LeaseLostError: ([^\n]*)|UserError: ([^\n]*)", text)
     if known:
         return (known[1] or known[2]).strip()
+    if _WORKER_LOST.search(text):
+        return None
     name = stream.name
     missing = re.search(r"Path does not exist: ([^\s]+?)\.? ", text)
     if missing:

@@ -37,6 +37,7 @@ _SERVER_LOST = re.compile(
     r"StatusCode\.UNAVAILABLE|RETRIES_EXCEEDED|StatusCode\.CANCELLED\s+details = \"Stream removed"
     r"|INVALID_HANDLE\.(?:SESSION_(?:NOT_FOUND|CHANGED|CLOSED)|OPERATION_(?:NOT_FOUND|ABANDONED))"
 )
+_WORKER_LOST = re.compile(r"Python worker (?:exited unexpectedly|failed to connect back)|ExecutorLostFailure")
 _TASK_FAULT = re.compile(r"^(?:\w+Error): \[Errno (\d+)\] ([^:\n]+)(?:: '([^'\n]+)')?", re.MULTILINE)
 
 
@@ -49,7 +50,7 @@ def of_the_machine(error: BaseException) -> str | None:
             return f"out of memory; {_AGAIN}: {_MEMORY}, and run it again"
         if "java.lang.OutOfMemoryError" in text or _TASK_OUT_OF_MEMORY.search(text):
             return f"Spark ran out of memory; {_AGAIN}: {_MEMORY}, and run it again"
-        if "Python worker exited unexpectedly" in text or "ExecutorLostFailure" in text:
+        if _WORKER_LOST.search(text):
             return f"workers of Spark were killed, again and again; {_AGAIN}: {_MEMORY}, and run it again"
         if (fault := _TASK_FAULT.search(text)) and int(fault[1]) in _REMEDIES:
             return f"a task: {fault[3] or ''}: {fault[2]}; {_AGAIN}: {_REMEDIES[int(fault[1])]}".replace(": :", ":")
