@@ -20,8 +20,6 @@ def sentence_of(error: BaseException, stream: Stream) -> str | None:
     known = re.search(r"LeaseLostError: ([^\n]*)|UserError: ([^\n]*)", text)
     if known:
         return (known[1] or known[2]).strip()
-    if _WORKER_LOST.search(text):
-        return None
     name = stream.name
     missing = re.search(r"Path does not exist: ([^\s]+?)\.? ", text)
     if missing:
@@ -54,7 +52,7 @@ def sentence_of(error: BaseException, stream: Stream) -> str | None:
                 "with spark.jars), see docs/how-to/kafka.md"
             )
     condition = re.search(r"\[([A-Z_.]+)\] ([^\n]*)", text)
-    if condition and condition[1].startswith(_SERVER_LOST):
+    if _WORKER_LOST.search(text) or (condition and condition[1].startswith(_SERVER_LOST)):
         return None
     if condition and type(error).__module__.startswith("pyspark"):
         what, _, traceback = text[condition.start(2) :].partition("Traceback (most recent call last):")

@@ -1,0 +1,1 @@
+"""Random queries of the whole language over random streams, beside DuckDB."""

@@ -1,0 +1,58 @@
+"""A campaign: ``python -m tests.oracle --seed 1 --count 20000``; a seed is a pair of streams and twenty queries."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.oracle.evaluation import CUTS, NotTakenError, compared, parse
+from tests.oracle.queries import draw_query
+from tests.oracle.streams import draw_streams
+
+QUERIES_OF_A_SEED = 20
+
+
+def differences(seed: int) -> Iterator[tuple[str, str]]:
+    """Each of the seed's queries, and what differs; empty if nothing does."""
+    chance = random.Random(seed)
+    with TemporaryDirectory(prefix="tidegate-oracle-") as name:
+        files = draw_streams(chance, Path(name))
+        for _ in range(QUERIES_OF_A_SEED):
+            text = draw_query(chance)
+            slack, held, cut = chance.randint(0, 9), chance.choice([10, 10, 10, 6, 4]), chance.choice(CUTS)
+            where = f"{text}  (waits {slack} min, holds {held}/10, {cut})"
+            try:
+                comparison = compared(parse(text), text, files, Path(name), slack, held, cut)
+            except NotTakenError as refused:
+                yield where, f"refused: {refused}"
+                continue
+            yield where, "" if comparison is None or comparison.equal else str(comparison)
+
+
+def main() -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.oracle", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="the first one")
+    parser.add_argument("--count", type=int, default=1000, help="queries, at least")
+    args = parser.parse_args()
+    seeds = range(args.seed, args.seed + -(-args.count // QUERIES_OF_A_SEED))
+    began, asked, wrong = time.monotonic(), 0, 0
+    for seed in seeds:
+        for where, what in differences(seed):
+            asked += 1
+            if what:
+                wrong += 1
+                print(f"seed {seed}: {where}\n  {what}", flush=True)
+        if (seed - args.seed) % 50 == 49:
+            print(f"{asked} queries, {wrong} differ, {time.monotonic() - began:.0f} s", flush=True)
+    print(f"seeds {seeds[0]} to {seeds[-1]}: {asked} queries, {wrong} differ")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,159 @@
+"""Random queries: every kind, clause and aggregate of the language."""
+
+from __future__ import annotations
+
+import random
+
+# Aggregate → calls of it; {c} is an alias and a point, or nothing. Beside those of a registry, so that none is missed.
+CALLS = {
+    "count": ["COUNT(*)", "COUNT({c}n)", "COUNT({c}k)"],
+    "count_if": ["COUNT_IF({c}b)", "COUNT_IF({c}n > 0 AND {c}b)"],
+    "sum": ["SUM({c}n)", "SUM({c}v)", "SUM({c}d)", "SUM({c}n + 1)", "SUM({c}v * 2)"],
+    "avg": ["AVG({c}n)", "AVG({c}v)", "AVG({c}d)"],
+    "min": ["MIN({c}k)", "MIN({c}n)", "MIN({c}v)", "MIN({c}d)", "MIN({c}b)", "MIN({c}t)"],
+    "max": ["MAX({c}k)", "MAX({c}n)", "MAX({c}v)", "MAX({c}d)", "MAX({c}b)", "MAX({c}t)"],
+    "bool_and": ["BOOL_AND({c}b)", "BOOL_AND({c}v > 0)"],
+    "bool_or": ["BOOL_OR({c}b)", "BOOL_OR({c}n = 1)"],
+    "any_value": ["ANY_VALUE({c}k)", "ANY_VALUE({c}d)"],
+    "stddev_samp": ["STDDEV({c}v)", "STDDEV_SAMP({c}v)"],
+    "stddev_pop": ["STDDEV_POP({c}v)"],
+    "var_samp": ["VARIANCE({c}v)", "VAR_SAMP({c}d)"],
+    "var_pop": ["VAR_POP({c}v)"],
+    "count_distinct": ["COUNT(DISTINCT {c}k)", "COUNT(DISTINCT {c}n)", "COUNT(DISTINCT {c}d)"],
+    "sum_distinct": ["SUM(DISTINCT {c}n)", "SUM(DISTINCT {c}d)"],
+    "percentile": ["PERCENTILE({c}v, 0.25)", "PERCENTILE({c}d, 1)", "PERCENTILE({c}v, 0)"],
+    "percentile_cont": ["PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY {c}v DESC)"],
+    "median": ["MEDIAN({c}v)", "MEDIAN({c}d)"],
+    "max_by": ["MAX_BY({c}k, {c}v)", "MAX_BY({c}n, {c}k)", "MAX_BY({c}b, {c}d)"],
+    "min_by": ["MIN_BY({c}d, {c}n)", "MIN_BY({c}t, {c}t)", "MIN_BY({c}v, {c}b)"],
+    "first_value": ["FIRST_VALUE({c}k)", "FIRST({c}v)", "FIRST_VALUE({c}n) IGNORE NULLS"],
+    "last_value": ["LAST_VALUE({c}d)", "LAST({c}b)", "LAST_VALUE({c}k) IGNORE NULLS"],
+}
+# Their values may be compared with numbers, and groups ranked by them.
+_NUMBERS = ["count", "count_if", "sum", "avg", "min_number", "max_number", "count_distinct", "median"]
+_PLAIN_NUMBERS = {"min_number": ["MIN({c}v)", "MIN({c}n)"], "max_number": ["MAX({c}v)", "MAX({c}d)"]}
+_CONDITIONS = [
+    "{c}n > 0",
+    "{c}n BETWEEN -2 AND 100",
+    "{c}v < 1.5",
+    "{c}v IS NOT NULL",
+    "{c}k = 'a'",
+    "{c}k <> 'b'",
+    "{c}k IN ('a', 'é', '日本')",
+    "{c}k LIKE 'a%'",
+    "{c}b",
+    "NOT {c}b",
+    "({c}b OR {c}n = 1)",
+    "{c}d >= 0.5",
+    "UPPER({c}k) = 'B'",
+    "LENGTH({c}k) > 1",
+    "COALESCE({c}v, 0) <= 0",
+    "CASE WHEN {c}n > 0 THEN {c}v > 0 ELSE {c}b END",
+    "ABS({c}v) < 50",
+    "{c}t < {c}event_time",
+    "{c}n IS NULL",
+    "{c}n % 3 = 1",
+]
+_GROUPS = [
+    "{c}k",
+    "{c}b",
+    "{c}n",
+    "{c}n % 2",
+    "{c}v > 0",
+    "COALESCE({c}k, 'none')",
+    "{c}d",
+    "UPPER({c}k)",
+    "CASE WHEN {c}n > 0 THEN 'up' WHEN {c}n < 0 THEN 'down' END",
+    "LENGTH({c}k)",
+    "CONCAT({c}k, '-', {c}k)",
+    "HOUR({c}t)",
+]
+_VALUES = ["{c}v", "{c}n", "{c}d", "{c}k", "{c}t", "{c}b", "{c}v + 1", "{c}n * 2", "ABS({c}v)", "UPPER({c}k)", "-{c}v"]
+_WINDOWS = ["[10 MINUTES]", "[RANGE 10 MINUTES]"]
+_EVERY = "EVERY 5 MINUTES"
+
+
+def draw_query(chance: random.Random) -> str:
+    """One of an aggregate, a join, best groups, or a top-k."""
+    kind = chance.choice(["aggregate", "aggregate", "join", "join", "best", "top_k"])
+    return {"aggregate": _aggregate, "join": _join, "best": _best, "top_k": _top_k}[kind](chance)
+
+
+def _conditions(chance: random.Random, alias: str, most: int = 2) -> list[str]:
+    return [one.format(c=alias) for one in chance.sample(_CONDITIONS, chance.randint(0, most))]
+
+
+def _call(chance: random.Random, alias: str) -> str:
+    call = chance.choice(CALLS[chance.choice(list(CALLS))]).format(c=alias)
+    if chance.random() < 0.25:
+        call, ignore, _ = call.partition(" IGNORE NULLS")
+        call += f" FILTER (WHERE {chance.choice(_CONDITIONS).format(c=alias)}){ignore}"
+    return call
+
+
+def _number(chance: random.Random, alias: str) -> str:
+    name = chance.choice(_NUMBERS)
+    return chance.choice(_PLAIN_NUMBERS.get(name) or CALLS[name]).format(c=alias)
+
+
+def _select(chance: random.Random, sides: list[str], source: str, where: list[str]) -> str:
+    groups = [one.format(c=chance.choice(sides)) for one in chance.sample(_GROUPS, chance.choice([0, 1, 1, 2, 3]))]
+    calls = [_call(chance, chance.choice(sides)) for _ in range(chance.randint(0 if groups else 1, 4))]
+    items = [f"{group} AS g{number}" for number, group in enumerate(groups)]
+    items += [f"{call} AS v{number}" for number, call in enumerate(calls)]
+    if calls and chance.random() < 0.2:
+        items.append(f"COALESCE({_number(chance, chance.choice(sides))}, 0) + 1 AS w")
+    text = f"SELECT {', '.join(items)} FROM {source}"
+    text += f" WHERE {' AND '.join(where)}" if where else ""
+    if groups:
+        by = chance.choice([groups, [str(n + 1) for n in range(len(groups))], [f"g{n}" for n in range(len(groups))]])
+        text += f" GROUP BY {', '.join(by)}"
+    if groups and calls and chance.random() < 0.3:
+        text += (
+            f" HAVING {_number(chance, chance.choice(sides))} {chance.choice(['>', '<=', '<>'])} {chance.randint(0, 3)}"
+        )
+    return f"{text} {_EVERY}"
+
+
+def _aggregate(chance: random.Random) -> str:
+    return _select(chance, [""], f"x {chance.choice(_WINDOWS)}", _conditions(chance, ""))
+
+
+def _join(chance: random.Random) -> str:
+    other = chance.choice(["x", "y", "y"])
+    ranges = [f"[{chance.choice([10, 5])} MINUTES]" for _ in range(2)]
+    keys = chance.choice([["k"], ["k"], ["n"], ["b"], ["k", "b"], ["d"]])
+    equal = [f"l.{key} = r.{key}" for key in keys]
+    where = _conditions(chance, "l.", 1) + _conditions(chance, "r.", 1)
+    if chance.random() < 0.5:
+        source = f"x {ranges[0]} AS l JOIN {other} {ranges[1]} AS r ON {' AND '.join(equal)}"
+        return _select(chance, ["l.", "r."], source, where)
+    return _select(chance, ["l.", "r."], f"x {ranges[0]} AS l, {other} {ranges[1]} AS r", equal + where)
+
+
+def _best(chance: random.Random) -> str:
+    groups = chance.sample(["k", "b", "n", "d"], chance.randint(1, 2))
+    value, where = _number(chance, ""), _conditions(chance, "")
+    order = f"{value}{chance.choice([' DESC', ' DESC', ' ASC', ''])}"
+    text = f"SELECT {', '.join(groups)}, {value} AS best, COUNT(*) AS c FROM x [10 MINUTES]"
+    text += f" WHERE {' AND '.join(where)}" if where else ""
+    text += f" GROUP BY {', '.join(groups)}"
+    if len(groups) == 2 and chance.random() < 0.5:
+        rank = f"ROW_NUMBER() OVER (PARTITION BY {groups[0]} ORDER BY {order})"
+        return f"{text} QUALIFY {rank} <= {chance.randint(1, 3)} {_EVERY}"
+    return f"{text} ORDER BY {order} LIMIT {chance.randint(1, 5)} {_EVERY}"
+
+
+def _top_k(chance: random.Random) -> str:
+    outputs = [one.format(c="") for one in chance.sample(_VALUES, chance.randint(1, 4))]
+    terms = [one.format(c="") for one in chance.sample(_VALUES, chance.randint(1, 2))]
+    order = ", ".join(f"{term}{chance.choice([' DESC', ' ASC', ''])}" for term in terms)
+    where = _conditions(chance, "")
+    items = [f"{output} AS p_{number}" for number, output in enumerate(outputs)]
+    condition = f" WHERE {' AND '.join(where)}" if where else ""
+    if chance.random() < 0.4:
+        part = chance.choice(["k", "b"])
+        rank = f"ROW_NUMBER() OVER (PARTITION BY {part} ORDER BY {order})"
+        return f"SELECT {part}, {', '.join(items)} FROM x [10 MINUTES]{condition} QUALIFY {rank} <= 3 {_EVERY}"
+    limit = chance.randint(1, 6)
+    return f"SELECT {', '.join(items)} FROM x [10 MINUTES]{condition} ORDER BY {order} LIMIT {limit} {_EVERY}"
