@@ -176,7 +176,8 @@ def _stands_for_a_column(tokens: list[Token], place: int) -> bool:
 def _check_every(text: QueryText, report: Report, tick_us: int | None) -> None:
     if text.calendar is not None and tick_us and text.calendar.largest_tick_us % tick_us:
         would_do = show_duration(math.gcd(text.calendar.largest_tick_us, tick_us) / SECOND_US)
-        message = f"midnights of {text.calendar.zone} are not multiples of the tick, {show_duration(tick_us / SECOND_US)}"
+        tick = show_duration(tick_us / SECOND_US)
+        message = f"midnights of {text.calendar.zone} are not multiples of the tick, {tick}"
         report.add(text.offsets["EVERY"], message, f"a tick of {would_do} in pipeline.yml")
     if text.every_us and tick_us and text.every_us % tick_us:
         tick = show_duration(tick_us / SECOND_US)

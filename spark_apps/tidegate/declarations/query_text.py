@@ -73,8 +73,9 @@ class QueryText:
     """A query's text, its own clauses read.
 
     ``windows``: by the offset at which the stream's name begins; at −1 a window that names no stream, for the only one.
-    ``calendar``: of EVERY with AT TIME ZONE. ``times``: by the same offsets, the column over which a window says that it is, and where. ``nulls_first``: where
-    those words stand. ``is_lost``: what is left is not worth parsing, as a window of it could not be read.
+    ``times``: by the same offsets, the column over which a window says that it is, and where. ``calendar``: of EVERY
+    with AT TIME ZONE. ``nulls_first``: where those words stand. ``is_lost``: what is left is not worth parsing, as a
+    window of it could not be read.
     """
 
     statement: str
