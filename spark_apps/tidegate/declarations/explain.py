@@ -169,7 +169,8 @@ def _range(window: Window) -> str:
     """How far back a window reaches: ``7 days``, or ``day (at most 25 hours)``."""
     if window.calendar is None:
         return show_duration(window.range_s)
-    return f"{window.calendar.name} (at most {show_duration(window.range_s)})"
+    longest = "" if window.calendar.usual_us == window.range_s * 1e6 else f" (at most {show_duration(window.range_s)})"
+    return f"{window.calendar.name}{longest}"
 
 
 def _every(query: Query) -> str:
