@@ -33,8 +33,8 @@ NOT_KNOWN = (
     "are judged."
 )
 
-_CHANGES_US = 7 * 3600 * SECOND_US
-"""By so much a zone's clock has been changed at once."""
+_CHANGE_US = 3600 * SECOND_US
+"""By so much clocks are changed, twice a year."""
 
 Row = Mapping[str, Any]
 """A row of ``promise_periods``."""
@@ -199,11 +199,11 @@ def explained(shown: Iterable[Line]) -> str:
 def period_length(row: Row) -> str:
     """What the row's period is called: day."""
     start_us, length_us = to_us(row["period_start"]), to_us(row["period_end"]) - to_us(row["period_start"])
-    if start_us % length_us:
-        # Of a calendar: only other periods begin at multiples of their length.
-        for name, least, most in (("day", 1, 1), ("week", 7, 7), ("month", 28, 31)):
-            if least * DAY_US - _CHANGES_US <= length_us <= most * DAY_US + _CHANGES_US:
-                return name
+    # A month of a calendar seldom begins at a multiple of its length; other periods always do.
+    of_calendars = [("day", 1, 1), ("week", 7, 7)] + ([("month", 28, 31)] if start_us % length_us else [])
+    for name, least, most in of_calendars:
+        if least * DAY_US - _CHANGE_US <= length_us <= most * DAY_US + _CHANGE_US:
+            return name
     return period_name(length_us)
 
 
