@@ -21,13 +21,14 @@ def always_answers(query: Query) -> bool:
 
 def due_windows(case: Case, query: Query) -> tuple[frozenset[int], frozenset[int], frozenset[int]]:
     """Ends (µs since 1970) of the windows whose instant of emission lies in the interval, and of those that became
-    final (end + horizon) in it: of all multiples of EVERY; with those of the slots that were answered.
+    final (end + horizon) in it: of all multiples of EVERY, or begins of the calendar; with those of the slots that
+    were answered.
     """
     horizon, tick = case.pipeline.horizon_s * 1_000_000, case.pipeline.tick_s * 1_000_000
     begin, end = to_us(case.interval.start), to_us(case.interval.end)
     emitted = _emissions(case, query, begin - horizon, end + tick)
     answers = frozenset(window for window, at in emitted.items() if begin <= at < end)
-    final = frozenset(_asked(case, query, begin - horizon, end - horizon, round(query.every_s * 1_000_000)))
+    final = frozenset(_regular(case, query, begin - horizon, end - horizon))
     slots = (window for window in emitted if begin - horizon <= window < end - horizon)
     return answers, final, final.union(slots)
 
@@ -51,8 +52,8 @@ def _emissions(case: Case, query: Query, begin: int, end: int) -> dict[int, int]
         return 0 if query.promised is None else pipeline.initial_slack_s * 1_000_000
 
     asked = set(_asked(case, query, earliest - pipeline.horizon_s * 1_000_000, end, tick))
-    every = round(query.every_s * 1_000_000)
-    offered = [(window, window + waits(window)) for window in asked if window % every == 0]
+    regular = _regular(case, query, earliest - pipeline.horizon_s * 1_000_000, end)
+    offered = [(window, window + waits(window)) for window in regular]
     given: dict[int, int] = {}
     for index, (from_us, (slot_end, period, extra)) in enumerate(plans):
         until = min(plans[index + 1][0] if index + 1 < len(plans) else end, end - 1)
@@ -69,6 +70,14 @@ def _emissions(case: Case, query: Query, begin: int, end: int) -> dict[int, int]
             if window in asked and t >= earliest:
                 given[window] = min(t, given.get(window, t))
     return given
+
+
+def _regular(case: Case, query: Query, begin: int, end: int) -> list[int]:
+    """The ends of windows in [begin, end) that EVERY names and at which the query is asked."""
+    if query.calendar is None:
+        return _asked(case, query, begin, end, round(query.every_s * 1_000_000))
+    asked = set(_asked(case, query, begin, end, case.pipeline.tick_s * 1_000_000))
+    return [at for at in query.calendar.starts_us(begin, end).tolist() if at in asked]
 
 
 def _asked(case: Case, query: Query, begin: int, end: int, every: int) -> list[int]:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from expectations.policy import Policy
 from expectations.suites.suite import Rules, Suite
 from expectations.tables import SUBJECT, Cases, instants, joined, nulls, seconds, shaped
-from tidegate.declarations.models import Pipeline, Query
+from tidegate.declarations.models import Pipeline, Query, Window
 
 _FRAME = pa.schema(
     [
@@ -97,14 +97,22 @@ def _widths(query: Query, rows: pa.Table) -> tuple[pa.Array, pa.Array, pa.Array]
     by_alias = [pc.map_lookup(rows["width_s"], pa.scalar(w.alias), "first") for w in query.windows]
     # An alias that the map does not name counts as beyond its range: nobody can tell what it held.
     widths = np.array([pc.fill_null(w, np.inf).to_numpy() for w in by_alias])
-    ranges = np.array([[w.range_s] for w in query.windows])
+    ranges = np.array([_ranges(w, rows) for w in query.windows])
     fullest = np.argmax(widths / ranges, axis=0)
     at = np.arange(rows.num_rows)
     product = np.prod(widths / ranges, axis=0)
     # To nine digits: the order of the factors is the application's own affair.
     coverage = pc.fill_null(rows["coverage"], np.nan).to_numpy()
     product = np.where(np.isclose(product, coverage, rtol=1e-9, atol=0), coverage, product)
-    return pa.array(widths[fullest, at]), pa.array(ranges[fullest, 0]), pa.array(product)
+    return pa.array(widths[fullest, at]), pa.array(ranges[fullest, at]), pa.array(product)
+
+
+def _ranges(window: Window, rows: pa.Table) -> np.ndarray:
+    """How far back the window of an alias should reach, seconds, by the rows' window ends."""
+    if window.calendar is None:
+        return np.full(rows.num_rows, window.range_s)
+    ends_us = np.asarray(pc.cast(rows["window_end"], pa.int64()).to_numpy(), dtype=np.int64)
+    return np.asarray((ends_us - window.calendar.before_us(ends_us)) / 1e6, dtype=np.float64)
 
 
 def expectations(gxe: Any, pipeline: Pipeline, policy: Policy) -> list[Any]:

@@ -19,7 +19,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import sqlglot
-from infra.oracle.schedule import ExpectedWindow, connect, expected_windows, final_windows, parquet
+from infra.oracle.schedule import ExpectedWindow, begin_of, connect, expected_windows, final_windows, parquet
 from sqlglot import exp
 
 from tidegate.declarations.models import Pipeline, Query
@@ -244,9 +244,9 @@ def expected_truth(pipeline: Pipeline, query: Query, folder: Path, start: dateti
             window_end=tick,
             emitted_at=tick + horizon,
             slack_s=horizon.total_seconds(),
-            lower={w.alias: tick - timedelta(seconds=w.range_s) for w in query.windows},
-            width_s={w.alias: w.range_s for w in query.windows},
-            range_s={w.alias: w.range_s for w in query.windows},
+            lower={w.alias: begin_of(w, tick) for w in query.windows},
+            width_s={w.alias: (tick - begin_of(w, tick)).total_seconds() for w in query.windows},
+            range_s={w.alias: (tick - begin_of(w, tick)).total_seconds() for w in query.windows},
             coverage=1.0,
             support_level="A",
         )

@@ -6,17 +6,19 @@ Written to be believed at sight, one instant after the other; it shares no code 
 from __future__ import annotations
 
 from bisect import bisect_right
+from calendar import monthrange
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from tidegate.declarations.models import EPOCH, Pipeline, Query
+from tidegate.declarations.models import EPOCH, Pipeline, Query, Window
 
 NOTHING = datetime.max.replace(tzinfo=UTC)
 """The bound of a window of width 0: it holds nothing, not even what has arrived since the last tick."""
@@ -100,6 +102,40 @@ def multiples(step_s: float, start: datetime, end: datetime) -> Iterator[datetim
         instant += step
 
 
+def regular_ends(query: Query, start: datetime, end: datetime) -> Iterator[datetime]:
+    """The ends of windows in [start, end) that EVERY names.
+
+    By a calendar: the first quarter of an hour of each local date, of Mondays or of first days of months alone if so.
+    """
+    if query.calendar is None:
+        yield from multiples(query.every_s, start, end)
+        return
+    zone, step = ZoneInfo(query.calendar.zone), 15 * 60
+    newest = (start - timedelta(seconds=step)).astimezone(zone).date()
+    for instant in multiples(step, start, end):
+        shown = instant.astimezone(zone).date()
+        if shown > newest:
+            newest = shown
+            if query.calendar.months and shown.day != 1 or query.calendar.days == 7 and shown.weekday() != 0:
+                continue
+            yield instant
+
+
+def begin_of(window: Window, window_end: datetime) -> datetime:
+    """Where a window begins that ends at an instant."""
+    if window.calendar is None:
+        return window_end - timedelta(seconds=window.range_s)
+    zone, begin = ZoneInfo(window.calendar.zone), window_end
+    first = window_end.astimezone(zone).date() - timedelta(days=window.calendar.days)
+    if window.calendar.months:
+        year, month = divmod(first.year * 12 + first.month - 1 - window.calendar.months, 12)
+        length = monthrange(year, month + 1)[1]
+        first = first.replace(year=year, month=month + 1, day=min(first.day, length))
+    while (begin - timedelta(minutes=15)).astimezone(zone).date() >= first:
+        begin -= timedelta(minutes=15)
+    return begin
+
+
 def in_effect(plan: list[tuple], instant: datetime) -> tuple | None:
     """The newest of the rows (effective_from, …), which ascend, that took effect at or before an instant."""
     count = bisect_right(plan, instant, key=lambda row: row[0])
@@ -113,7 +149,7 @@ def first_tick(pipeline: Pipeline, query: Query, folder: Path) -> datetime | Non
     if not instants:
         return None
     after = min(instants) + timedelta(microseconds=1)
-    return next(multiples(query.every_s, after, after + timedelta(seconds=query.every_s + 1)))
+    return next(regular_ends(query, after, after + timedelta(seconds=2 * query.every_s + 1)))
 
 
 def wanted_from(row: tuple, tick: datetime, after: bool) -> datetime:
@@ -212,7 +248,7 @@ def emissions(
         "slack_plan",
     )
     found: list[tuple[datetime, datetime, tuple]] = []
-    for tick in multiples(query.every_s, first, end):
+    for tick in regular_ends(query, first, end):
         emitted_at = tick + slack_at(pipeline, query, slacks, tick)
         row = in_effect(plan, emitted_at - timedelta(microseconds=1)) or (plan[0] if plan else UNPLANNED)
         if row[2] is None:
@@ -257,17 +293,20 @@ def expected_windows(
             continue
         last_tick = EPOCH + whole_ticks(pipeline, emitted_at - EPOCH) - tick_length
         tolerable_s = {entry["key"]: entry["value"] for entry in row[5] or []}
-        lower, width_s, coverage, levels = {}, {}, 1.0, []
+        lower, width_s, ranges_s, coverage, levels = {}, {}, {}, 1.0, []
         for window in query.windows:
-            whole = window_end - timedelta(seconds=window.range_s)
+            whole = begin_of(window, window_end)
+            range_s = (window_end - whole).total_seconds()
             held_from = bounds[window.stream].get(last_tick)
             lower[window.alias] = whole if held_from is None else min(max(whole, held_from), window_end)
             width_s[window.alias] = (window_end - lower[window.alias]).total_seconds()
-            coverage *= width_s[window.alias] / window.range_s
+            coverage *= width_s[window.alias] / range_s
+            ranges_s[window.alias] = range_s
             may_miss = query.ranges_s()[window.stream] - tolerable_s.get(window.stream, 0.0)
-            if width_s[window.alias] >= window.range_s - 1e-6:
+            may_miss *= range_s / window.range_s
+            if width_s[window.alias] >= range_s - 1e-6:
                 levels.append("A")
-            elif width_s[window.alias] >= window.range_s - may_miss - 1e-6:
+            elif width_s[window.alias] >= range_s - may_miss - 1e-6:
                 levels.append("B" if row[2] is None else "C")
             else:
                 levels.append("unsupported")
@@ -278,7 +317,7 @@ def expected_windows(
                 (emitted_at - window_end).total_seconds(),
                 lower,
                 width_s,
-                {w.alias: w.range_s for w in query.windows},
+                ranges_s,
                 coverage,
                 max(levels, key=LEVELS.index),
             )
@@ -295,7 +334,7 @@ def final_windows(pipeline: Pipeline, query: Query, folder: Path, start: datetim
     in_slots = {a[1] for a in emissions(pipeline, query, folder, first, start - horizon, end) if a[1] >= first}
     return [
         tick
-        for tick in sorted(in_slots | set(multiples(query.every_s, first, end)))
+        for tick in sorted(in_slots | set(regular_ends(query, first, end)))
         if start <= tick + horizon < end
         and (query.active_from is None or tick >= query.active_from)
         and (query.active_to is None or tick < query.active_to)

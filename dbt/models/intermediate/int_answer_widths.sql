@@ -10,6 +10,7 @@ with ticks as (
         window_end,
         first(emitted_at) as emitted_at,
         first(width_s) as width_s,
+        first(range_s) as range_s,
         first(coverage) as coverage,
         first(support_level) as support_level,
         first(slack_s) as slack_s,
@@ -23,6 +24,7 @@ widths as (
         query,
         window_end,
         emitted_at,
+        range_s as ranges_s,
         explode(width_s) as (alias, width_s),
         coverage,
         support_level,
@@ -31,12 +33,12 @@ widths as (
     from ticks
 ),
 
-declared (query, alias, stream, range_s) as (
+declared (query, alias, stream) as (
     values
     {% for query in var('queries') %}
     {%- set last_query = loop.last %}
     {%- for window in query.windows %}
-    ('{{ query.id }}', '{{ window.alias }}', '{{ window.stream }}', {{ window.range_s }}D)
+    ('{{ query.id }}', '{{ window.alias }}', '{{ window.stream }}')
     {{- ',' if not (last_query and loop.last) }}
     {%- endfor %}
     {% endfor %}
@@ -48,7 +50,7 @@ select
     widths.emitted_at,
     widths.alias,
     declared.stream,
-    declared.range_s,
+    widths.ranges_s[widths.alias] as range_s,
     widths.width_s,
     widths.coverage,
     widths.support_level,

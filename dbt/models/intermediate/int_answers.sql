@@ -1,7 +1,7 @@
 {% if not var('queries') %}
 {{ nothing([['query', 'string'], ['window_end', 'timestamp'], ['emitted_at', 'timestamp'], ['rank', 'bigint'],
-            ['values_json', 'string'], ['width_s', 'map<string,double>'], ['coverage', 'double'],
-            ['support_level', 'string'], ['slack_s', 'double'], ['accuracy_expected', 'double'],
+            ['values_json', 'string'], ['width_s', 'map<string,double>'], ['range_s', 'map<string,double>'],
+            ['coverage', 'double'], ['support_level', 'string'], ['slack_s', 'double'], ['accuracy_expected', 'double'],
             ['interval', 'string']]) }}
 {% endif %}
 {% for query in var('queries') %}
@@ -12,6 +12,7 @@ select
     {{ '`rank`' if query.ranked else 'cast(null as bigint)' }} as `rank`,
     {{ values_json(query.columns) }} as values_json,
     width_s,
+    range_s,
     coverage,
     support_level,
     slack_s,

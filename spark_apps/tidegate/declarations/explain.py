@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from textwrap import wrap
 
-from tidegate.declarations.models import Column, KafkaSource, OnMiss, Pipeline, Query, Stream
+from tidegate.declarations.models import Column, KafkaSource, OnMiss, Pipeline, Query, Stream, Window
 from tidegate.declarations.promises import SENTENCE
 from tidegate.declarations.units import show_bytes, show_duration
 
@@ -115,7 +115,7 @@ def _history(stream: Stream) -> str:
 
 
 def _query_lines(query: Query) -> list[str]:
-    windows = [(w.alias, f"last {show_duration(w.range_s)} of {w.stream}") for w in query.windows]
+    windows = [(w.alias, f"last {_range(w)} of {w.stream}") for w in query.windows]
     joins = [" = ".join(f"{alias}.{column}" for alias, column in joined.columns) for joined in query.join_classes]
     slots = {g.slot: g.words for g in query.group_by}
     slots |= {a.slot: a.words(_argument(a.alias, a.expression)) for a in query.aggregates}
@@ -131,7 +131,7 @@ def _query_lines(query: Query) -> list[str]:
         ("best", f"{query.limit}{_of_each(query)} by {', '.join(order)}" if order else ""),
         ("answer", "\n".join(_table([(o.name, o.type, o.expression) for o in query.outputs]))),
         ("promise", _promise(query)),
-        ("every", show_duration(query.every_s)),
+        ("every", _every(query)),
         ("active", _active(query)),
         ("priority", str(query.priority) if query.priority else ""),
     ]
@@ -163,6 +163,21 @@ def _promise(query: Query) -> str:
         return "none"
     promised = "an error of at most" if query.error is not None else "a mean accuracy of at least"
     return f"{promised} {query.promised * 100:.6g}%; on a miss: {_ON_MISS[query.on_miss]}"
+
+
+def _range(window: Window) -> str:
+    """How far back a window reaches: ``7 days``, or ``day (at most 25 hours)``."""
+    if window.calendar is None:
+        return show_duration(window.range_s)
+    longest = "" if window.calendar.usual_us == window.range_s * 1e6 else f" (at most {show_duration(window.range_s)})"
+    return f"{window.calendar.name}{longest}"
+
+
+def _every(query: Query) -> str:
+    if query.calendar is None:
+        return show_duration(query.every_s)
+    ends = {"day": "at midnight", "week": "on Mondays at midnight", "month": "on the first at midnight"}
+    return f"{query.calendar.name}, {ends[query.calendar.name]}, by the clocks of {query.calendar.zone}"
 
 
 def _active(query: Query) -> str:

@@ -10,9 +10,10 @@ from sqlglot import exp
 from tidegate.declarations.models import Window
 from tidegate.declarations.names import CLAUSES, refusal
 from tidegate.declarations.positions import Misspelt, Report
-from tidegate.declarations.query_text import WINDOW_SHAPE, QueryText
+from tidegate.declarations.query_text import CALENDAR_SHAPE, WINDOW_SHAPE, QueryText, WindowClause
 from tidegate.declarations.scope import StreamSchema, offset_of
 from tidegate.declarations.units import SECOND_US, show_duration
+from tidegate.values.calendar import Calendar
 
 
 @dataclass
@@ -58,10 +59,13 @@ def read_from(
         elif clause is None:
             alias_node = table.args.get("alias")
             misplaced = unused.pop(offset_of(alias_node), None) if alias_node else None
-            where = "stands after the alias" if misplaced else "is missing"
-            report.add(
-                misplaced.offset if misplaced else offset, f"the window of stream '{table.name}' {where}", WINDOW_SHAPE
-            )
+            if misplaced is None and text.calendar is not None:
+                # Without a range a window is the day, week or month itself.
+                clause = WindowClause(offset, None, (text.calendar.days, text.calendar.months))
+            else:
+                where = "stands after the alias" if misplaced else "is missing"
+                at = misplaced.offset if misplaced else offset
+                report.add(at, f"the window of stream '{table.name}' {where}", WINDOW_SHAPE)
         schema = _schema(table, report, streams)
         alias = _alias(table, sources, report)
         if schema is None or alias is None:
@@ -71,16 +75,34 @@ def read_from(
         sources.offsets[alias] = offset
         complete &= schema.columns is not None
         _check_time(schema, text.times.get(-1 if nameless is not None else offset), report)
-        if clause is not None and clause.range_us is not None:
-            if tick_us and clause.range_us % tick_us:
-                message = f"the range {show_duration(clause.range_us / SECOND_US)} is not a multiple of the tick"
-                report.add(clause.offset, message, f"a multiple of {show_duration(tick_us / SECOND_US)}")
-            windows.append(Window(alias=alias, stream=schema.name, range_s=clause.range_us / SECOND_US))
+        if clause is not None and (window := _window(clause, alias, schema.name, text, report, tick_us)) is not None:
+            windows.append(window)
     if named == len(tables):
         for clause in unused.values():
             report.add(clause.offset, "a window must follow a stream's name", WINDOW_SHAPE)
     sources.windows = tuple(windows)
     return sources if complete and sources.schemas else None
+
+
+def _window(
+    clause: WindowClause, alias: str, stream: str, text: QueryText, report: Report, tick_us: int | None
+) -> Window | None:
+    """The window that a clause means; None if its range could not be read.
+
+    Whole days, weeks and months are those of the calendar, if the query has one.
+    """
+    if clause.length is not None and text.calendar is not None:
+        calendar = Calendar(text.calendar.zone, *clause.length)
+        return Window(alias=alias, stream=stream, range_s=calendar.longest_us / SECOND_US, calendar=calendar)
+    if clause.range_us is None:
+        if clause.length is not None:
+            unit = "months" if clause.length[1] else "weeks"
+            report.add(clause.offset, f"a range of {unit} is of a calendar", f"days, or {CALENDAR_SHAPE}")
+        return None
+    if tick_us and clause.range_us % tick_us:
+        message = f"the range {show_duration(clause.range_us / SECOND_US)} is not a multiple of the tick"
+        report.add(clause.offset, message, f"a multiple of {show_duration(tick_us / SECOND_US)}")
+    return Window(alias=alias, stream=stream, range_s=clause.range_us / SECOND_US)
 
 
 def _check_time(schema: StreamSchema, written: tuple[str, int] | None, report: Report) -> None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
 from tidegate.aggregates import AGGREGATES, AggregateFunction
+from tidegate.values.calendar import Calendar
 from tidegate.values.types import ColumnType, is_number
 
 QueryKind = Literal["aggregate", "join_aggregate", "top_k"]
@@ -206,11 +207,15 @@ class Stream(Model):
 
 
 class Window(Model):
-    """One window that a query reads: ``stream [RANGE range_s] AS alias``."""
+    """One window that a query reads: ``stream [RANGE range_s] AS alias``.
+
+    ``calendar``: of a range of local days or months what it spans; ``range_s`` is then the longest of them.
+    """
 
     alias: str
     stream: str
     range_s: float
+    calendar: Calendar | None = None
 
 
 class Aggregate(Model):
@@ -314,7 +319,8 @@ class Query(Model):
     each of whose values it has so many.
     ``having``: Spark SQL over the slots (values as emitted). ``error``/``accuracy``: the promise as a fraction (0.02,
     0.95) or None; ``on_miss``: what comes of a miss.
-    ``every_s``: the tick, seconds. ``active_from``/``active_to``: DURATION, half-open, or None.
+    ``every_s``: the tick, seconds. ``calendar``: the days, weeks or months at whose local begins windows end;
+    ``every_s`` is then their usual length. ``active_from``/``active_to``: DURATION, half-open, or None.
     ``priority``: which queries are admitted first (largest) when they do not all fit.
     ``shows_window_start``: whether answers have a column ``window_start`` beside ``window_end``.
     ``text`` is the SQL as written; ``description`` its leading comment.
@@ -338,6 +344,7 @@ class Query(Model):
     accuracy: float | None = None
     on_miss: OnMiss = "warn"
     every_s: float
+    calendar: Calendar | None = None
     active_from: datetime | None = None
     active_to: datetime | None = None
     priority: int = 0
@@ -347,6 +354,11 @@ class Query(Model):
     def streams(self) -> tuple[str, ...]:
         """Names of the streams read, each once, in order of first mention."""
         return tuple(dict.fromkeys(w.stream for w in self.windows))
+
+    @property
+    def longest_gap_s(self) -> float:
+        """At support level C, how far apart two answers may be; 0: windows end where the calendar says, or nowhere."""
+        return self.every_s if self.calendar is None else 0.0
 
     def ranges_s(self) -> dict[str, float]:
         """Stream → widest range that the query names for it, seconds."""

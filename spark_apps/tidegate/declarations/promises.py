@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tidegate.declarations.models import Pipeline, Query
+from tidegate.declarations.models import Pipeline, Query, to_us
 from tidegate.declarations.units import DAY_US, SECOND_US, show_duration, show_percent
+from tidegate.values.calendar import Calendar, Periods
 
 WINDOWS_WITHIN = 0.95
 """ERROR is promised for this share of a period's windows."""
@@ -32,6 +33,9 @@ NOT_KNOWN = (
     "are judged."
 )
 
+_CHANGE_US = 3600 * SECOND_US
+"""By so much clocks are changed, twice a year."""
+
 Row = Mapping[str, Any]
 """A row of ``promise_periods``."""
 
@@ -42,6 +46,8 @@ class Terms:
 
     ``promise``: as declared (``ERROR 5 %``). ``bound``: the least mean hit rate, or the largest relative error of a
     window, as fractions. ``period_us``: length of a period in microseconds; periods begin at its multiples since 1970.
+    ``calendar``: of a query with one, the days, weeks or months that its periods are; ``period_us`` is then their usual
+    length.
     """
 
     query: str
@@ -49,6 +55,27 @@ class Terms:
     metric: Literal["hit_rate", "relative_error"]
     bound: float
     period_us: int
+    calendar: Calendar | None = None
+
+    @property
+    def periods(self) -> Periods:
+        """The periods, one after the other."""
+        return Periods(self.period_us, self.calendar)
+
+    def period_name(self, count: int = 1) -> str:
+        """What so many of its periods are called."""
+        if self.calendar is None:
+            return period_name(self.period_us, count)
+        name = self.calendar.name
+        if " " in name:
+            return f"period{'s' if count != 1 else ''} of {name}"
+        return f"{name}s" if count != 1 else name
+
+    @property
+    def sentence(self) -> str:
+        """The promise and its period: ``ERROR 5 % each day``."""
+        zone = "" if self.calendar is None else f" of {self.calendar.zone}"
+        return f"{self.promise} each {self.period_name()}{zone}"
 
     @property
     def least(self) -> float:
@@ -59,18 +86,25 @@ class Terms:
 def terms_of(pipeline: Pipeline, query: Query) -> Terms | None:
     """What a query promises; None if nothing.
 
-    A period is the declared ``promise_period``, or the least multiple of it that always holds a tick.
+    A period is the declared ``promise_period``, or the least multiple of it that always holds a tick. Of a query with a
+    calendar it is as many of its days, weeks or months as are no shorter than that: seven days begin on a Monday.
     """
     if query.promised is None:
         return None
     name = "ERROR" if query.error is not None else "ACCURACY"
     declared_us, every_us = pipeline.promise_period_s * SECOND_US, round(query.every_s * SECOND_US)
+    period_us, calendar = -(-every_us // declared_us) * declared_us, query.calendar
+    if calendar is not None:
+        count = -(-declared_us // calendar.usual_us)
+        calendar = Calendar(calendar.zone, calendar.days * count, calendar.months * count)
+        period_us = calendar.usual_us
     return Terms(
         query.id,
         f"{name} {query.promised * 100:.6g} %",
         "relative_error" if query.error is not None else "hit_rate",
         query.promised,
-        -(-every_us // declared_us) * declared_us,
+        period_us,
+        calendar,
     )
 
 
@@ -164,15 +198,19 @@ def explained(shown: Iterable[Line]) -> str:
 
 def period_length(row: Row) -> str:
     """What the row's period is called: day."""
-    return period_name(round((row["period_end"] - row["period_start"]).total_seconds() * SECOND_US))
+    start_us, length_us = to_us(row["period_start"]), to_us(row["period_end"]) - to_us(row["period_start"])
+    # A month of a calendar seldom begins at a multiple of its length; other periods always do.
+    of_calendars = [("day", 1, 1), ("week", 7, 7)] + ([("month", 28, 31)] if start_us % length_us else [])
+    for name, least, most in of_calendars:
+        if least * DAY_US - _CHANGE_US <= length_us <= most * DAY_US + _CHANGE_US:
+            return name
+    return period_name(length_us)
 
 
 def _line(terms: Terms, newest: Row | None, judged: Row | None) -> Line:
-    promise = f"{terms.promise} each {period_name(terms.period_us)}"
+    promise = terms.sentence
     if newest is None:
-        return Line(
-            terms.query, "open", promise, 0, 0, period_name(terms.period_us, 0), "none", "no window is final yet"
-        )
+        return Line(terms.query, "open", promise, 0, 0, terms.period_name(0), "none", "no window is final yet")
     count = newest["periods_judged"]
     tone: Literal["good", "bad", "open"] = "open"
     if count >= LEAST_PERIODS:
@@ -181,5 +219,5 @@ def _line(terms: Terms, newest: Row | None, judged: Row | None) -> Line:
     if count and judged is not None:
         last = f"{show_period(judged)}: {show_measured(judged)}, {'kept' if judged['kept'] else 'missed'}"
     so_far = "none" if newest["kept"] is not None else f"{show_period(newest)}: {show_measured(newest)}"
-    named = period_name(terms.period_us, count)
+    named = terms.period_name(count)
     return Line(terms.query, tone, promise, newest["periods_kept"], count, named, last, so_far)

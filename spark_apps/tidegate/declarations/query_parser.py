@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Set
 from typing import Any
 
@@ -74,7 +75,7 @@ def _parse(
     if not report.mistakes:
         check_connected(scope, scope.classes, sources.offsets, report)
     shows_start = take_columns(select, scope, report)
-    if shows_start and len({window.range_s for window in sources.windows}) > 1:
+    if shows_start and len({(window.range_s, window.calendar) for window in sources.windows}) > 1:
         report.add(offset_of(select), "windows of different ranges begin at different times", "no window_start")
     parts = _read_kind(select, text, scope, report)
     if report.mistakes or tick_us is None:
@@ -89,7 +90,8 @@ def _parse(
         error=text.error,
         accuracy=text.accuracy,
         on_miss=text.on_miss,
-        every_s=(text.every_us or tick_us) / SECOND_US,
+        every_s=(text.every_us or tick_us if text.calendar is None else text.calendar.usual_us) / SECOND_US,
+        calendar=text.calendar,
         active_from=text.active_from,
         active_to=text.active_to,
         priority=text.priority,
@@ -172,6 +174,11 @@ def _stands_for_a_column(tokens: list[Token], place: int) -> bool:
 
 
 def _check_every(text: QueryText, report: Report, tick_us: int | None) -> None:
+    if text.calendar is not None and tick_us and text.calendar.largest_tick_us % tick_us:
+        would_do = show_duration(math.gcd(text.calendar.largest_tick_us, tick_us) / SECOND_US)
+        tick = show_duration(tick_us / SECOND_US)
+        message = f"midnights of {text.calendar.zone} are not multiples of the tick, {tick}"
+        report.add(text.offsets["EVERY"], message, f"a tick of {would_do} in pipeline.yml")
     if text.every_us and tick_us and text.every_us % tick_us:
         tick = show_duration(tick_us / SECOND_US)
         every = show_duration(text.every_us / SECOND_US)

@@ -22,7 +22,17 @@ from tidegate.declarations import time_windows
 from tidegate.declarations.models import OnMiss
 from tidegate.declarations.names import CLAUSES
 from tidegate.declarations.positions import Misspelt, Report
-from tidegate.declarations.units import UnreadableError, read_duration_us, read_instant, read_priority, read_share
+from tidegate.declarations.time_formats import read_zone
+from tidegate.declarations.units import (
+    UnreadableError,
+    read_calendar_length,
+    read_duration_us,
+    read_instant,
+    read_priority,
+    read_share,
+    shown,
+)
+from tidegate.values.calendar import Calendar
 
 T = TypeVar("T")
 ON_MISS = tuple(word.upper() for word in get_args(OnMiss))
@@ -30,6 +40,7 @@ ON_MISS = tuple(word.upper() for word in get_args(OnMiss))
 MAX_BRACKETS = 16
 MAX_WORDS = 10_000
 WINDOW_SHAPE = "'stream [60 MINUTES]' or 'stream [RANGE 60 MINUTES]'"
+CALENDAR_SHAPE = "EVERY 1 DAY AT TIME ZONE 'Europe/Berlin' (or 1 WEEK, 1 MONTH)"
 DURATION_SHAPE = "DURATION ['2013-01-01', '2013-02-01')"
 
 _OPENING = {TokenType.L_PAREN: TokenType.R_PAREN, TokenType.L_BRACKET: TokenType.R_BRACKET}
@@ -47,10 +58,14 @@ _EXPECTS_OPERAND = frozenset(_OPERAND_WORDS.split())
 
 @dataclass(frozen=True)
 class WindowClause:
-    """``[60 MINUTES]`` at an offset; the range is None if it could not be read."""
+    """``[60 MINUTES]`` at an offset; the range is None if it could not be read, or is of weeks or months.
+
+    ``length``: of a range of whole days, weeks or months, how many days and months.
+    """
 
     offset: int
     range_us: int | None
+    length: tuple[int, int] | None = None
 
 
 @dataclass
@@ -58,8 +73,9 @@ class QueryText:
     """A query's text, its own clauses read.
 
     ``windows``: by the offset at which the stream's name begins; at −1 a window that names no stream, for the only one.
-    ``times``: by the same offsets, the column over which a window says that it is, and where. ``nulls_first``: where
-    those words stand. ``is_lost``: what is left is not worth parsing, as a window of it could not be read.
+    ``times``: by the same offsets, the column over which a window says that it is, and where. ``calendar``: of EVERY
+    with AT TIME ZONE. ``nulls_first``: where those words stand. ``is_lost``: what is left is not worth parsing, as a
+    window of it could not be read.
     """
 
     statement: str
@@ -72,6 +88,7 @@ class QueryText:
     accuracy: float | None = None
     on_miss: OnMiss = "warn"
     every_us: int | None = None
+    calendar: Calendar | None = None
     active_from: datetime | None = None
     active_to: datetime | None = None
     priority: int = 0
@@ -250,8 +267,7 @@ def _read_windows(tokens: list[Token], query: QueryText, report: Report) -> list
             if end == len(tokens) or tokens[end].token_type is not TokenType.R_BRACKET:
                 report.add(token.start, "the window is not closed", WINDOW_SHAPE)
                 return spans
-            range_us = _read_range(tokens[index + 1 : end], token, report)
-            query.windows[tokens[index - 1].start] = WindowClause(token.start, range_us)
+            query.windows[tokens[index - 1].start] = _read_range(tokens[index + 1 : end], token, report)
             spans.append((token.start, tokens[end].end + 1, ""))
             index = end
         if depth == 0 and time_windows.begins_table_function(tokens, index):
@@ -266,28 +282,36 @@ def _read_windows(tokens: list[Token], query: QueryText, report: Report) -> list
     return spans
 
 
-def _read_range(inner: list[Token], bracket: Token, report: Report) -> int | None:
+def _read_range(inner: list[Token], bracket: Token, report: Report) -> WindowClause:
+    unread = WindowClause(bracket.start, None)
     if inner and inner[0].text.upper() == "RANGE":
         inner = inner[1:]
     if not inner:
         report.add(bracket.start, "the window has no range", WINDOW_SHAPE)
-        return None
+        return unread
     word = inner[0].text.upper()
     if word in ("ROWS", "TUMBLING", "TUMBLE", "HOP", "HOPPING", "SESSION", "SLIDING"):
         message = f"{word} windows are not supported; a window slides over time"
         expected = f"{WINDOW_SHAPE}, or {time_windows.TUMBLE_SHAPE} in FROM"
         report.add(inner[0].start, message, expected)
-        return None
+        return unread
+    length = read_calendar_length(_written(inner, report))
+    if length is not None and not inner[-1].text.upper().startswith("DAY"):
+        return WindowClause(bracket.start, None, length)
     duration = _convert(inner, read_duration_us, report)
     if duration == 0:
         report.add(inner[0].start, "a range of 0 contains no tuples", WINDOW_SHAPE)
-    return duration or None
+    return WindowClause(bracket.start, duration or None, length)
+
+
+def _written(tokens: list[Token], report: Report) -> str:
+    return report.source.text[tokens[0].start : tokens[-1].end + 1]
 
 
 def _convert(tokens: list[Token], convert: Callable[[str], T], report: Report) -> T | None:
     """Convert the text that the tokens span; None after a mistake."""
     try:
-        return convert(report.source.text[tokens[0].start : tokens[-1].end + 1])
+        return convert(_written(tokens, report))
     except UnreadableError as error:
         report.add(tokens[0].start, error.message, error.expected, error.misspelt)
         return None
@@ -313,16 +337,49 @@ def _read_clauses(tokens: list[Token], query: QueryText, report: Report) -> None
             promise = _read_on_miss(values, query, report)
             share = _convert(promise, read_share, report) if promise else None
             query.error, query.accuracy = (share, query.accuracy) if name == "ERROR" else (query.error, share)
-        elif name == "EVERY" and query.times:
-            report.add(keyword.start, "EVERY is given twice: the window says it", "no EVERY")
         elif name == "EVERY":
-            query.every_us = _convert(values, read_duration_us, report)
-            if query.every_us == 0:
-                report.add(values[0].start, "EVERY must be longer than 0", "EVERY 5 MINUTES")
+            _read_every(keyword, values, query, report)
         elif name == "PRIORITY":
             query.priority = _convert(values, read_priority, report) or 0
         else:
             _read_duration(values, query, report)
+
+
+def _read_every(keyword: Token, values: list[Token], query: QueryText, report: Report) -> None:
+    """Read ``10 MINUTES``, or ``1 DAY AT TIME ZONE 'Europe/Berlin'``."""
+    at = next((i for i, token in enumerate(values) if token.text.upper() == "AT"), None)
+    if query.times:
+        expected = "no EVERY" if at is None else f"the stream's name, and {CALENDAR_SHAPE}"
+        report.add(keyword.start, "EVERY is given twice: the window says it", expected)
+    elif at is not None:
+        query.calendar = _read_calendar(values, at, report)
+    elif (length := read_calendar_length(_written(values, report))) and not values[-1].text.upper().startswith("DAY"):
+        unit = "month" if length[1] else "week"
+        report.add(values[0].start, f"a {unit} begins by a clock: which one?", CALENDAR_SHAPE)
+    else:
+        query.every_us = _convert(values, read_duration_us, report)
+        if query.every_us == 0:
+            report.add(values[0].start, "EVERY must be longer than 0", "EVERY 5 MINUTES")
+
+
+def _read_calendar(values: list[Token], at: int, report: Report) -> Calendar | None:
+    """The days, weeks or months of a zone; None after a mistake."""
+    words, zone = [token.text.upper() for token in values[at : at + 3]], values[at + 3 :]
+    if at == 0 or words != ["AT", "TIME", "ZONE"] or [token.token_type for token in zone] != [TokenType.STRING]:
+        report.add(values[at].start, "AT TIME ZONE cannot be read", CALENDAR_SHAPE)
+        return None
+    try:
+        name = read_zone(zone[0].text)
+    except UnreadableError as error:
+        report.add(zone[0].start, error.message, error.expected)
+        return None
+    written = _written(values[:at], report)
+    length = read_calendar_length(written)
+    if length not in ((1, 0), (7, 0), (0, 1)):
+        message = f"{shown(written)} is no day, week or month of a calendar"
+        report.add(values[0].start, message, f"{CALENDAR_SHAPE}; other lengths without AT TIME ZONE")
+        return None
+    return Calendar(name, *length)
 
 
 def _read_on_miss(values: list[Token], query: QueryText, report: Report) -> list[Token]:

@@ -87,6 +87,19 @@ def read_duration_us(text: str) -> int:
     return int(duration)
 
 
+def read_calendar_length(text: str) -> tuple[int, int] | None:
+    """A whole number, more than 0, of days, weeks or months: as days and months, one of them 0. None: nothing such.
+
+    >>> read_calendar_length("2 WEEKS"), read_calendar_length("1 month"), read_calendar_length("24 HOURS")
+    ((14, 0), (0, 1), None)
+    """
+    match = re.fullmatch(r"(\d{1,4})\s*(day|week|month)s?", text.strip().lower(), re.ASCII)
+    if match is None or int(match[1]) == 0:
+        return None
+    count = int(match[1])
+    return {"day": (count, 0), "week": (7 * count, 0), "month": (0, count)}[match[2]]
+
+
 def read_seconds(text: str) -> int:
     """A duration in whole seconds, 0 allowed."""
     duration = read_duration_us(text)

@@ -39,7 +39,7 @@ from tidegate.operators.expressions import evaluate, truth
 from tidegate.operators.history.estimators import Bools, Estimate, Float64s, LeafSample
 from tidegate.operators.history.filling import FilledAggregate, filled_expression
 from tidegate.operators.history.query import HistoryQuery, parse_history_query
-from tidegate.operators.schedule import instants_us
+from tidegate.operators.schedule import instants_us, window_ranges_us
 from tidegate.queries.answers import Windows, emitted_windows
 from tidegate.queries.plans import PlanHistory
 from tidegate.queries.scan import EventFiles
@@ -135,12 +135,12 @@ def _fillable(pipeline: Pipeline, query_id: str) -> Query:
 
 def _narrow(query: Query, windows: Windows) -> Iterator[Narrow]:
     (window,) = query.windows
-    range_us = round(window.range_s * 1e6)
     schedule = windows.schedule
     held_us = schedule.width_us(window.alias)
+    range_us = window_ranges_us(query, schedule.window_end_us)[window.alias]
     for i in np.flatnonzero(held_us < range_us).tolist():
         end_us = int(schedule.window_end_us[i])
-        yield Narrow(end_us - range_us, end_us - int(held_us[i]), end_us, int(schedule.emit_us[i]))
+        yield Narrow(end_us - int(range_us[i]), end_us - int(held_us[i]), end_us, int(schedule.emit_us[i]))
 
 
 @dataclass(frozen=True, eq=False)

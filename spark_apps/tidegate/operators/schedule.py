@@ -9,6 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidegate.declarations.errors import UserError
+from tidegate.declarations.models import Query
+from tidegate.values.calendar import KNOWN_FROM_US
+
 Int64s = npt.NDArray[np.int64]
 NEVER_US = int(np.iinfo(np.int64).max)
 
@@ -26,6 +30,29 @@ def ticks_between(start_us: int, end_us: int, every_us: int) -> Int64s:
     """
     first = -(-start_us // every_us) * every_us
     return np.arange(first, end_us, every_us, dtype=np.int64)
+
+
+def window_ends_us(query: Query, start_us: int, end_us: int) -> Int64s:
+    """The ends in [start, end) of a query's windows: the multiples of EVERY, or the calendar's begins.
+
+    Raises:
+        UserError: the calendar is asked for times before 1972, when clocks were not set by quarters of an hour.
+    """
+    if query.calendar is None:
+        return ticks_between(start_us, end_us, round(query.every_s * 1e6))
+    if start_us < end_us and start_us < KNOWN_FROM_US:
+        raise UserError(f"query {query.id}: AT TIME ZONE is of times since 1972, not of any before")
+    return query.calendar.starts_us(start_us, end_us)
+
+
+def window_ranges_us(query: Query, ends_us: Int64s) -> dict[str, Int64s]:
+    """Alias → int64[n]: how far back each of a query's windows reaches, by its end."""
+    return {
+        window.alias: np.full(len(ends_us), round(window.range_s * 1e6), dtype=np.int64)
+        if window.calendar is None
+        else ends_us - window.calendar.before_us(ends_us)
+        for window in query.windows
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +103,7 @@ class Schedule:
         cls,
         window_end_us: Int64s,
         slack_us: Int64s | int,
-        ranges_us: Mapping[str, int],
+        ranges_us: Mapping[str, Int64s | int],
         stream_lower_us: Mapping[str, Int64s] | None = None,
     ) -> Schedule:
         """The schedule of the windows that end at the given ticks.
@@ -84,7 +111,7 @@ class Schedule:
         Args:
             window_end_us: int64[n], the ticks, in any order.
             slack_us: K in effect at each tick (int64[n]), or one for all.
-            ranges_us: alias → declared range.
+            ranges_us: alias → declared range, at each tick (int64[n]), or one for all.
             stream_lower_us: alias → int64[n], the stream's effective lower bound at each tick; an alias that is not
                 named is held over its whole range.
         """
@@ -93,7 +120,7 @@ class Schedule:
         order = np.lexsort((ends, emit))
         lower = {}
         for alias, range_us in ranges_us.items():
-            bound = ends - np.int64(range_us)
+            bound = ends - np.asarray(range_us, dtype=np.int64)
             if stream_lower_us is not None and alias in stream_lower_us:
                 bound = np.minimum(np.maximum(bound, stream_lower_us[alias]), ends)
             lower[alias] = bound[order]

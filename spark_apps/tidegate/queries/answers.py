@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.tables import WIDTHS, instants
 from tidegate.engine.context import RunContext, StageRun
-from tidegate.operators.schedule import Int64s, Schedule
+from tidegate.operators.schedule import Int64s, Schedule, window_ranges_us
 from tidegate.queries.failures import count_failures
 from tidegate.queries.keys import answered_by_keys, key_parts
 from tidegate.queries.plans import Emissions, PlanHistory
@@ -29,7 +29,7 @@ class Windows:
     schedule: Schedule
     coverage: np.ndarray
     widths_s: Mapping[str, np.ndarray]
-    ranges_s: Mapping[str, float]
+    ranges_s: Mapping[str, np.ndarray]
     support_level: np.ndarray
     slack_us: Int64s
     accuracy_expected: np.ndarray
@@ -39,15 +39,17 @@ class Windows:
         schedule = self.schedule
         aliases = list(self.widths_s)
         widths = [[(alias, float(self.widths_s[alias][i])) for alias in aliases] for i in range(len(schedule))]
+        ranges = [[(alias, float(self.ranges_s[alias][i])) for alias in aliases] for i in range(len(schedule))]
+        widest_s: np.ndarray = np.max([self.ranges_s[alias] for alias in aliases], axis=0)
         return pa.table(
             {
                 "window_index": pa.array(np.arange(len(schedule)), pa.int64()),
                 "interval": labels_holding(pipeline, schedule.emit_us),
-                "window_start": instants(schedule.window_end_us - round(max(self.ranges_s.values()) * 1e6)),
+                "window_start": instants(schedule.window_end_us - np.round(widest_s * 1e6).astype(np.int64)),
                 "window_end": instants(schedule.window_end_us),
                 "emitted_at": instants(schedule.emit_us),
                 "width_s": pa.array(widths, WIDTHS),
-                "range_s": pa.array([list(self.ranges_s.items())] * len(schedule), WIDTHS),
+                "range_s": pa.array(ranges, WIDTHS),
                 "coverage": self.coverage,
                 "support_level": pa.array(self.support_level.tolist(), pa.string()),
                 "slack_s": self.slack_us / 1e6,
@@ -69,9 +71,10 @@ def emitted_windows(
 def windows_of(query: Query, plans: PlanHistory, slacks: SlackHistory, given: Emissions) -> Windows:
     """What each of the answers holds, and what it says of itself."""
     held_from_us = {stream: plans.held_from_us(stream, given.emit_us) for stream in query.streams}
-    ranges_us = {w.alias: round(w.range_s * 1e6) for w in query.windows}
+    ranges_us = window_ranges_us(query, given.window_end_us)
     lower_us = {w.alias: held_from_us[w.stream] for w in query.windows}
     slack_us = given.emit_us - given.window_end_us
+    # Emissions are in the order of a schedule: its rows are theirs.
     schedule = Schedule.from_ticks(given.window_end_us, slack_us, ranges_us, lower_us)
     widths_us = {alias: schedule.width_us(alias) for alias in ranges_us}
     coverage = np.ones(len(schedule))
@@ -83,7 +86,7 @@ def windows_of(query: Query, plans: PlanHistory, slacks: SlackHistory, given: Em
         schedule,
         coverage,
         {alias: width / 1e6 for alias, width in widths_us.items()},
-        {w.alias: float(w.range_s) for w in query.windows},
+        {alias: range_us / 1e6 for alias, range_us in ranges_us.items()},
         plans.support_level(query, given, held_from_us),
         slack_us,
         slacks.accuracy_expected(query, given.window_end_us, share),

@@ -10,7 +10,7 @@ import numpy as np
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, Query, to_us
-from tidegate.operators.schedule import Int64s, ticks_between
+from tidegate.operators.schedule import Int64s, window_ends_us, window_ranges_us
 from tidegate.operators.window_sizing import (
     NOT_YET_US,
     ControllerSpec,
@@ -84,8 +84,9 @@ class PlanHistory:
     def emissions(self, query: Query, slacks: SlackHistory, start_us: int, end_us: int) -> Emissions:
         """The query's answers with an instant of emission in [start, end).
 
-        Under a regular row windows end at multiples of EVERY and are answered K later; under a row of level C they are
-        answered at the ends of the query's slots, and end K (whole ticks) before. A window is answered once.
+        Under a regular row windows end at multiples of EVERY, or at the calendar's begins, and are answered K later;
+        under a row of level C they are answered at the ends of the query's slots, and end K (whole ticks) before. A
+        window is answered once.
         """
         # Whether a window was answered before the range began has to be known too.
         given = self._offered(query, slacks, start_us - _longest_wait_us(self.pipeline), end_us)
@@ -103,7 +104,7 @@ class PlanHistory:
         starts_us = np.array([row.effective_from_us for row in rows], dtype=np.int64)
         # Answers of an instant come before its changes of plan, so a row reigns over (its instant, the next one's].
         until_us = np.append(starts_us[1:], NOT_YET_US)
-        ends_us = ticks_between(start_us - longest_us, end_us, round(query.every_s * 1e6))
+        ends_us = window_ends_us(query, start_us - longest_us, end_us)
         emit_us = ends_us + slacks.slack_us(query, ends_us)
         reign = np.maximum(np.searchsorted(starts_us, emit_us, side="left") - 1, 0)
         regular = np.array([row.period_s is None for row in rows] or [True])[reign]
@@ -151,14 +152,16 @@ class PlanHistory:
         rows = self.query_rows[query.id]
         whole = np.ones(len(given.emit_us), dtype=bool)
         tolerable = whole.copy()
-        ranges_s = query.ranges_s()
+        ranges_s, ranges_us = query.ranges_s(), window_ranges_us(query, given.window_end_us)
         for window in query.windows:
             # What lets go beyond a window's end holds nothing of it, not less.
             held_s = np.maximum(given.window_end_us - held_from_us[window.stream], 0) / 1e6
             missing = [ranges_s[window.stream] - row.tolerable_s.get(window.stream, 0.0) for row in rows]
-            slack_width_s = np.array(missing or [0.0])[given.row]
-            whole &= held_s >= window.range_s - 1e-6
-            tolerable &= held_s >= window.range_s - slack_width_s - 1e-6
+            range_s = ranges_us[window.alias] / 1e6
+            # Of a calendar's ranges a plan knows the longest.
+            slack_width_s = np.array(missing or [0.0])[given.row] * (range_s / window.range_s)
+            whole &= held_s >= range_s - 1e-6
+            tolerable &= held_s >= range_s - slack_width_s - 1e-6
         in_slots = np.array([row.period_s is not None for row in rows] or [False])[given.row]
         below = np.where(tolerable, np.where(in_slots, "C", "B"), "unsupported")
         return np.where(whole, "A", below).astype(object)

@@ -32,7 +32,7 @@ from tidegate.operators.accuracy import (
     within,
 )
 from tidegate.operators.join_aggregate import Cells
-from tidegate.operators.schedule import Int64s, Schedule, instants_us, ticks_between
+from tidegate.operators.schedule import Int64s, Schedule, instants_us, window_ends_us, window_ranges_us
 from tidegate.queries.answers import rows_of_windows, windows_of
 from tidegate.queries.keys import answered_by_keys, key_parts
 from tidegate.queries.planner import first_arrivals_us
@@ -91,10 +91,10 @@ def learn(context: RunContext, intervals: Sequence[Interval]) -> None:
 def final_ends_us(
     pipeline: Pipeline, query: Query, began_us: Mapping[str, int], intervals: Sequence[Interval]
 ) -> Int64s:
-    """The multiples of EVERY at which the query's windows became final (end + horizon) within the intervals."""
+    """The ends of the query's windows that became final (end + horizon) within the intervals."""
     horizon_us = pipeline.horizon_s * 1_000_000
     start_us, end_us = intervals[0].start_us - horizon_us, intervals[-1].end_us - horizon_us
-    ends_us = ticks_between(start_us, end_us, round(query.every_s * 1e6))
+    ends_us = window_ends_us(query, start_us, end_us)
     asked_us: Int64s = ends_us[asked(pipeline, query, ends_us, began_us)]
     return asked_us
 
@@ -207,8 +207,8 @@ def _narrowed(context: RunContext, query: Query, ends_us: Int64s) -> Measuring |
 def _on_grid(query: Query, ends_us: Int64s, grid_s: np.ndarray) -> Schedule:
     """Every window at every slack of the grid."""
     slack_us = np.tile((grid_s * 1e6).astype(np.int64), len(ends_us))
-    ranges_us = {w.alias: round(w.range_s * 1e6) for w in query.windows}
-    return Schedule.from_ticks(np.repeat(ends_us, len(grid_s)), slack_us, ranges_us)
+    every_us = np.repeat(ends_us, len(grid_s))
+    return Schedule.from_ticks(every_us, slack_us, window_ranges_us(query, every_us))
 
 
 def learnt(part: Slice) -> Learnt:
@@ -235,7 +235,7 @@ def learnt(part: Slice) -> Learnt:
     if query.kind == "top_k":
         end_us = instants_us(truth.column("window_end"))
         slack_s = needed_slack(truth.column("_arrival_us").to_numpy(), end_us)
-        range_us = max(w.range_s for w in query.windows) * 1e6
+        (range_us,) = window_ranges_us(query, end_us).values()
         needed = pa.table(
             {
                 "query": pa.repeat(query.id, truth.num_rows),
@@ -481,6 +481,8 @@ def _put_slots(
     parts, owners, rows = [], [], 0
     staged: dict[str, Staged] = {}
     for query in pipeline.queries:
+        if query.calendar is not None:
+            continue  # its windows end where the calendar says, or nowhere
         every_us, ends_us = round(query.every_s * 1e6), given[query.id].window_end_us
         slots_us = np.unique(ends_us[ends_us % every_us != 0])
         if len(slots_us) == 0:
@@ -488,10 +490,9 @@ def _put_slots(
         table = f"truth_{query.id}"
         staged[query.id] = Staged(stage.commit, table, intervals)
         homes = np.array(labels_holding(pipeline, slots_us + horizon_us), dtype=object)
-        ranges_us = {w.alias: round(w.range_s * 1e6) for w in query.windows}
         for interval in intervals:
             own_us = slots_us[np.array(homes == interval.label, dtype=bool)]
-            schedule = Schedule.from_ticks(own_us, horizon_us, ranges_us)
+            schedule = Schedule.from_ticks(own_us, horizon_us, window_ranges_us(query, own_us))
             asked = question(context, query, schedule, with_ties=True) if len(own_us) else None
             (file,) = staged[query.id].files(0, [interval.label]).values()
             regular = warehouse.files(table, [interval.label])

@@ -7,14 +7,13 @@ is open at its end. What it writes depends on the intervals up to it alone: the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.declarations.models import from_us
+from tidegate.declarations.models import from_us, to_us
 from tidegate.declarations.promises import Terms, terms_of
 from tidegate.engine.context import RunContext, StageRun, previous_label
 from tidegate.operators.accuracy import Tally, judge
@@ -39,7 +38,7 @@ def judge_promises(context: RunContext, stage: StageRun, intervals: Sequence[Int
     pipeline, warehouse = context.pipeline, context.warehouse
     terms = [found for query in pipeline.queries if (found := terms_of(pipeline, query)) is not None]
     horizon_us = pipeline.horizon_s * 1_000_000
-    begun_us = [(intervals[0].start_us - horizon_us) // one.period_us * one.period_us for one in terms]
+    begun_us = [one.periods.begin_us(intervals[0].start_us - horizon_us) for one in terms]
     oldest = interval_holding(pipeline, min(begun_us, default=intervals[0].start_us) + horizon_us).label
     earlier = [label for label in warehouse.labels("accuracy") if oldest <= label < intervals[0].label]
     windows = pa.concat_tables(
@@ -69,7 +68,7 @@ def _rows(
 ) -> Iterator[tuple[Interval, dict[str, Any]]]:
     """The rows of one query, after ``left``, the newest before them; under another period that counts for nothing."""
     tally = Tally()
-    if left is not None and left["period_end"] - left["period_start"] == timedelta(microseconds=terms.period_us):
+    if left is not None and _is_period(terms, to_us(left["period_start"]), to_us(left["period_end"])):
         tally = Tally(left["periods_judged"], left["periods_kept"])
     for interval in intervals:
         final_us = interval.start_us - horizon_us, interval.end_us - horizon_us
@@ -92,3 +91,7 @@ def _rows(
                     "judged_at": interval.end,
                 },
             )
+
+
+def _is_period(terms: Terms, start_us: int, end_us: int) -> bool:
+    return terms.periods.begin_us(start_us) == start_us and terms.periods.next_us(start_us) == end_us

@@ -136,12 +136,13 @@ def promise_of(pipeline: Pipeline, query: Query) -> Promise:
         confidence=PERIODS_KEPT,
         offset_s=max(w.range_s for w in query.windows) / 10,
         waits_for_tuples=query.accuracy is not None,
+        calendar=terms.calendar,
     )
 
 
 def _evidence_us(pipeline: Pipeline, promise: Promise) -> int:
     """How far back the windows go that are looked at: a day, or a whole period that ended within the interval."""
-    return max(EVIDENCE_S, round(promise.period_s) + pipeline.interval_s) * 1_000_000
+    return max(EVIDENCE_S * 1_000_000, promise.periods.longest_us + pipeline.interval_s * 1_000_000)
 
 
 def _needed(
@@ -299,7 +300,9 @@ def delays(part: Slice) -> tuple[Int64s, Int64s, int]:
 
 def _key(promise: Promise) -> str:
     """What past periods were judged by: under another promise they say nothing."""
-    return f"{promise.target} over {promise.period_s} s, final after {promise.horizon_s} s"
+    of = promise.calendar
+    period = f"{promise.period_s} s" if of is None else f"each {of.name} of {of.zone}"
+    return f"{promise.target} over {period}, final after {promise.horizon_s} s"
 
 
 def _restored(kept: pa.Table | None, query_id: str, promise: Promise) -> PromiseState:

@@ -153,7 +153,7 @@ def wants_of(
             share = support.needed_share(row["accuracy_target"])
         slack_s = 0.0 if row is None else row["slack_s"]
         wants.append(
-            Want(query.id, query.ranges_s(), slack_s, share, known.get(query.id), query.every_s, query.priority)
+            Want(query.id, query.ranges_s(), slack_s, share, known.get(query.id), query.longest_gap_s, query.priority)
         )
     return wants
 

@@ -29,7 +29,7 @@ from tidegate.operators.accuracy import (
     widths_to_try,
 )
 from tidegate.operators.accuracy.error_width import Float64s
-from tidegate.operators.schedule import Int64s, Schedule
+from tidegate.operators.schedule import Int64s, Schedule, window_ranges_us
 from tidegate.queries.questions import Answering, Question, pooled
 from tidegate.queries.slices import cuts, question
 from tidegate.store.gathered import Gathered
@@ -91,8 +91,9 @@ def judged_columns(query: Query) -> tuple[list[str], list[str]]:
 def sampled_windows(query: Query, ends_us: Int64s) -> np.ndarray:
     """Which of the windows are evidence of widths."""
     stride = sample_stride(_range_s(query), query.every_s)
-    sampled: np.ndarray = ends_us // round(query.every_s * 1e6) % stride == 0
-    return sampled
+    every_us, calendar = round(query.every_s * 1e6), query.calendar
+    numbers: Int64s = ends_us // every_us if calendar is None else calendar.numbers(ends_us)
+    return np.asarray(numbers % stride == 0, dtype=bool)
 
 
 def coarse_shares(pipeline: Pipeline, query: Query) -> Float64s:
@@ -119,9 +120,10 @@ def _shares(pipeline: Pipeline, query: Query) -> Float64s:
     return widths_to_try(ticks) / ticks
 
 
-def _held_ticks(pipeline: Pipeline, range_s: float, share: Float64s | float) -> Int64s:
+def _held_ticks(pipeline: Pipeline, range_s: Float64s | float, share: Float64s | float) -> Int64s:
     """The width that a share of a range comes to, rounded up to whole ticks (but for the rounding of doubles)."""
-    return np.ceil(range_s / pipeline.tick_s * np.asarray(share) - 1e-9).astype(np.int64)
+    ticks: Int64s = np.ceil(np.asarray(range_s) / pipeline.tick_s * np.asarray(share) - 1e-9).astype(np.int64)
+    return ticks
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,14 +165,14 @@ def over_shares(context: RunContext, query: Query, ends_us: Int64s, slack_us: In
     window, column = np.divmod(np.arange(emit_us.size), len(shares))
     order = np.lexsort((ends_us[window], emit_us))
     window, column = window[order], column[order]
-    coverage, lower_us = np.ones(len(shares)), {}
-    for source in query.windows:
-        held_us = _held_ticks(pipeline, source.range_s, shares) * pipeline.tick_s * 1_000_000
-        coverage *= held_us / (source.range_s * 1e6)
-        lower_us[source.alias] = ends_us[window] - held_us[column]
+    coverage, lower_us, ranges_us = np.ones(len(window)), {}, window_ranges_us(query, ends_us)
+    for alias, range_us in ranges_us.items():
+        range_s = range_us[window] / 1e6
+        held_us = _held_ticks(pipeline, range_s, shares[column]) * pipeline.tick_s * 1_000_000
+        coverage *= held_us / (range_s * 1e6)
+        lower_us[alias] = ends_us[window] - held_us
     schedule = Schedule(ends_us[window], emit_us[order], lower_us)
-    narrowed = question(context, query, schedule, coverage[column], looking_back=True)
-    ranges_us = {source.alias: round(source.range_s * 1e6) for source in query.windows}
+    narrowed = question(context, query, schedule, coverage, looking_back=True)
     whole = question(context, query, Schedule.from_ticks(ends_us, horizon_us, ranges_us), looking_back=True)
     return Measuring(pipeline, whole, narrowed, ends_us, shares, column)
 

@@ -119,9 +119,10 @@ def judge(
     >>> [(j.windows, j.measured, j.kept) for j in judge(hour, ends, values, 0, 5_400_000_000, Tally())]
     [(2, 0.9, True), (1, 0.7, None)]
     """
-    length = terms.period_us
-    for start_us in range(final_from_us // length * length, final_until_us + 1, length):
-        end_us = start_us + length
+    periods = terms.periods
+    end_us = periods.begin_us(final_from_us)
+    while end_us <= final_until_us:
+        start_us, end_us = end_us, periods.next_us(end_us)
         first, last = np.searchsorted(ends_us, [start_us, min(end_us, final_until_us)])
         own = values[first:last]
         measured = measure(terms, own) if len(own) else None

@@ -28,6 +28,7 @@ from tidegate.operators.accuracy.judge import meets
 from tidegate.operators.accuracy.likeness import SCALES, SLOTS, Moments, places_of, scales, slack_at
 from tidegate.operators.accuracy.outlook import RATIO, SECONDS, Outlook
 from tidegate.operators.accuracy.slack import Float64s, Int64s, choose_slack, least_covering, rounded_up
+from tidegate.values.calendar import Calendar, Periods
 
 _LEAST_PERIODS = 5
 """With fewer, the spread between periods cannot be told: the largest counts, and what was pooled."""
@@ -74,7 +75,7 @@ class Promise:
     more. ``horizon_s``: a window is final so long after its end; K is never more. ``offset_s``: added to slacks before
     they are compared as ratios, so that 0 is no special case; a tenth of the range, or so. ``waits_for_tuples``:
     whether what is waited for are tuples, so that slacks asked for by the law of all delays mean anything by
-    themselves.
+    themselves. ``calendar``: the periods, where they are a calendar's; ``period_s`` is then their usual length.
     """
 
     target: float
@@ -83,6 +84,12 @@ class Promise:
     confidence: float | None = 0.95
     offset_s: float = 1.0
     waits_for_tuples: bool = True
+    calendar: Calendar | None = None
+
+    @property
+    def periods(self) -> Periods:
+        """The periods, one after the other."""
+        return Periods(round(self.period_s * 1e6), self.calendar)
 
 
 @dataclass(frozen=True, eq=False)
@@ -412,12 +419,15 @@ def _shorter(state: PromiseState, choice: Choice, like_s: Float64s) -> tuple[Cho
 def _judged(promise: Promise, state: PromiseState, now_us: int, needed: Needed) -> PromiseState:
     """The state after the periods that have become final since."""
     period_us, horizon_us = round(promise.period_s * 1e6), round(promise.horizon_s * 1e6)
-    until_us = (now_us - horizon_us) // period_us * period_us
+    periods = promise.periods
+    until_us = periods.begin_us(now_us - horizon_us)
     first_us = state.closed_us
     if first_us is None:
-        first_us = int(needed.end_us[0]) // period_us * period_us if len(needed.end_us) else until_us
-    for start_us in range(max(first_us, until_us - _PERIODS_KEPT * period_us), until_us, period_us):
-        own = needed.between(start_us, start_us + period_us)
+        first_us = periods.begin_us(int(needed.end_us[0])) if len(needed.end_us) else until_us
+    end_us = max(first_us, periods.begin_us(until_us - _PERIODS_KEPT * period_us))
+    while end_us < until_us:
+        start_us, end_us = end_us, periods.next_us(end_us)
+        own = needed.between(start_us, end_us)
         if len(own.end_us) == 0:
             continue
         at = _in_force(state, own)
@@ -426,7 +436,7 @@ def _judged(promise: Promise, state: PromiseState, now_us: int, needed: Needed) 
             reached = own.weight[own.slack_s <= state.plan_slack_s[at]].sum() / own.weight.sum()
             broken = not meets(float(reached), promise.target)
             level = float(np.clip(level + _LEVEL_STEP * (aim(promise) - 1 + broken), *_LEVELS))
-        units = state.plan_unit_s[(state.plan_us > start_us) & (state.plan_us <= start_us + period_us)]
+        units = state.plan_unit_s[(state.plan_us > start_us) & (state.plan_us <= end_us)]
         known = units[~np.isnan(units)]
         oracle_s = least_covering(own.slack_s, promise.target, own.weight)
         nothing: Float64s = np.full(SCALES + 1, np.nan)
