@@ -63,15 +63,27 @@ def terms_of(pipeline: Pipeline, query: Query) -> Terms | None:
     """
     if query.promised is None:
         return None
-    name = "ERROR" if query.error is not None else "ACCURACY"
     declared_us, every_us = pipeline.promise_period_s * SECOND_US, round(query.every_s * SECOND_US)
     return Terms(
         query.id,
-        f"{name} {query.promised * 100:.6g} %",
+        promise_of(query),
         "relative_error" if query.error is not None else "hit_rate",
         query.promised,
         -(-every_us // declared_us) * declared_us,
     )
+
+
+def promise_of(query: Query) -> str:
+    """A query's promise as it is declared, without what comes of a miss; empty if there is none."""
+    if query.promised is None:
+        return ""
+    parts = [f"{'ERROR' if query.error is not None else 'ACCURACY'} {query.promised * 100:.6g} %"]
+    parts += [f"OR {floor:.16g} IN {name}" for name, floor in query.floors.items()]
+    if query.groups_within < 1:
+        parts.append(f"FOR {query.groups_within * 100:.6g} % OF GROUPS")
+    if query.for_each:
+        parts.append(f"FOR EACH {', '.join(query.for_each)}")
+    return " ".join(parts)
 
 
 def period_name(period_us: int, count: int = 1) -> str:

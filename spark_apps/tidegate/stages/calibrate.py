@@ -52,6 +52,7 @@ from tidegate.stages.calibrate_widths import (
     learn_widths,
     over_shares,
     sampled_windows,
+    tolerance_of,
     whole_windows,
 )
 from tidegate.stages.launcher import launch
@@ -422,7 +423,7 @@ def judged(part: Slice) -> np.ndarray:
         return hit_rate(answers, truth, instants(own.ends_us))
     if own.query.ranks_groups:
         return best_groups.hit_rates(ranking_of(own.query), answers, truth, instants(own.ends_us))
-    return relative_error(answers, truth, instants(own.ends_us), *judged_columns(own.query))
+    return relative_error(answers, truth, instants(own.ends_us), *judged_columns(own.query), tolerance_of(own.query))
 
 
 def _accuracy_rows(

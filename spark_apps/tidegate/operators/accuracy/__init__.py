@@ -13,7 +13,7 @@ from tidegate.operators.accuracy.error_width import (
 )
 from tidegate.operators.accuracy.judge import Tally, judge, within
 from tidegate.operators.accuracy.likeness import recent_delay
-from tidegate.operators.accuracy.measures import hit_rate, largest_errors, relative_error
+from tidegate.operators.accuracy.measures import Tolerance, group_errors, hit_rate, relative_error, window_errors
 from tidegate.operators.accuracy.promise import Choice, Needed, Promise, PromiseState
 from tidegate.operators.accuracy.promise import step as promise_step
 from tidegate.operators.accuracy.slack import (
@@ -40,15 +40,16 @@ __all__ = [
     "SlackChoice",
     "Support",
     "Tally",
+    "Tolerance",
     "accuracy_at",
     "choose_share",
     "choose_slack",
     "error_bounds",
     "evidence_s",
     "expected_accuracy",
+    "group_errors",
     "hit_rate",
     "judge",
-    "largest_errors",
     "least_evidence",
     "needed_slack",
     "needed_slack_on_grid",
@@ -58,5 +59,6 @@ __all__ = [
     "relative_error",
     "sample_stride",
     "widths_to_try",
+    "window_errors",
     "within",
 ]
