@@ -72,6 +72,15 @@ class DeclaredQuery:
         return found[0].strip() if found else ""
 
     @property
+    def promises_by_group(self) -> bool:
+        """Whether its promise tells groups apart.
+
+        >>> DeclaredQuery("q", "", "SELECT a FROM s ERROR 2% FOR 99% OF GROUPS").promises_by_group
+        True
+        """
+        return re.search(r"%\s*(or|for)\b", self.promise, re.IGNORECASE) is not None
+
+    @property
     def on_miss(self) -> str:
         """What comes of a miss, in small letters.
 

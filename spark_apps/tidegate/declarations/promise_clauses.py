@@ -104,6 +104,9 @@ def _read_groups(part: list[Token], promise: str, found: PromisedFor, report: Re
             found.groups_within = read_share(_text(part[1:-2], report))
         except UnreadableError as error:
             report.add(part[1].start, error.message, error.expected, error.misspelt)
+            return
+        if found.groups_within == 1:
+            report.add(part[1].start, "100% of the groups is what ERROR promises alone", "less than 100%, or no FOR")
 
 
 def _read_each(part: list[Token], promise: str, found: PromisedFor, report: Report) -> None:

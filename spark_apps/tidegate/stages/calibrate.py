@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.promises import terms_of
-from tidegate.declarations.tables import instants
+from tidegate.declarations.tables import GROUPS_ACCURACY, instants, promises_by_group
 from tidegate.engine import Slice
 from tidegate.engine.context import RunContext, StageRun
 from tidegate.operators import best_groups
@@ -40,6 +40,7 @@ from tidegate.queries.plans import Emissions, PlanHistory, asked
 from tidegate.queries.questions import Answering, Question, pooled, ranking_of
 from tidegate.queries.slacks import SlackHistory
 from tidegate.queries.slices import PartFile, Staged, cuts, question, windows_by_rows
+from tidegate.stages.calibrate_groups import ByGroup, write_groups
 from tidegate.stages.calibrate_misses import put_misses
 from tidegate.stages.calibrate_promises import judge_promises
 from tidegate.stages.calibrate_slacks import NEEDED_ORDER, plan_slacks
@@ -367,7 +368,7 @@ def _some(given: Emissions, which: np.ndarray) -> Emissions:
 class Judging:
     """Windows of a query to be judged: their ends, the files that hold their truth and their answers, and the columns.
 
-    ``truth``, ``answers``: of the tables, the columns that matter.
+    ``truth``, ``answers``: of the tables, the columns that matter. ``by_group``: what is written of their groups.
     """
 
     query: Query
@@ -376,6 +377,7 @@ class Judging:
     answers_files: tuple[str, ...]
     truth: pa.Schema
     answers: pa.Schema
+    by_group: ByGroup | None = None
 
 
 def _judged(
@@ -383,7 +385,10 @@ def _judged(
 ) -> dict[str, tuple[Emissions, np.ndarray]]:
     """Query → its answers that were ever given, and the hit rate or the largest error of each."""
     pipeline, warehouse = context.pipeline, context.warehouse
-    asked, parts, rows = {}, [], 0
+    asked, rows = {}, 0
+    parts: list[Judging] = []
+    of_groups = Staged(stage.commit, GROUPS_ACCURACY, intervals) if promises_by_group(pipeline) else None
+    horizon_us = pipeline.horizon_s * 1_000_000
     for query in pipeline.queries:
         truth, answers = f"truth_{query.id}", f"answers_{query.id}"
         # A window whose answer fell before the first interval that was ever answered was never asked.
@@ -398,6 +403,7 @@ def _judged(
         columns = [*itertools.chain(*judged_columns(query))]
         if query.is_ranked:
             columns = ["event_id"] if query.kind == "top_k" else list(query.group_outputs)
+            columns = list(dict.fromkeys([*columns, *query.for_each]))
         schemas = [
             pa.schema([warehouse.schema(table).field(name) for name in ("window_end", *columns)])
             for table in (truth, answers)
@@ -406,19 +412,34 @@ def _judged(
         there = sum(warehouse.rows(truth, i.label) for i in intervals)
         there += sum(warehouse.rows(answers, label) for label in labels)
         windows = windows_by_rows(asked[query.id].window_end_us, there)
-        parts += [Judging(query, some, *files, *schemas) for some in windows]
+        for some in windows:
+            by_group = None
+            if query.promises_by_group and of_groups is not None:
+                labels = labels_holding(pipeline, some + horizon_us)
+                by_group = ByGroup.of(context, query, some, of_groups.files(len(parts), labels))
+            parts.append(Judging(query, some, files[0], files[1], schemas[0], schemas[1], by_group))
         rows += there
     done = context.run_slices(judged, parts, rows)
-    values = {query.id: [v for v, part in zip(done, parts, strict=True) if part.query.id == query.id]
+    if of_groups is not None:
+        of_groups.settle([counts for _, counts in done])
+    values = {query.id: [v for (v, _), part in zip(done, parts, strict=True) if part.query.id == query.id]
               for query in pipeline.queries}  # fmt: skip
     return {query_id: (asked[query_id], np.concatenate([np.zeros(0), *own])) for query_id, own in values.items()}
 
 
-def judged(part: Slice) -> np.ndarray:
-    """The hit rate, or the largest error, of each window of a :class:`Judging`. **Memory**: their rows."""
+def judged(part: Slice) -> tuple[np.ndarray, dict[str, int]]:
+    """The hit rate, or the error, of each window of a :class:`Judging`; how many rows of groups each interval has.
+
+    **Memory**: their rows.
+    """
     own: Judging = part.of
     truth = rows_of_windows(own.truth_files, own.truth, own.ends_us)
     answers = rows_of_windows(own.answers_files, own.answers, own.ends_us)
+    counts = {} if own.by_group is None else write_groups(own.by_group, answers, truth)
+    return _accuracies(own, answers, truth), counts
+
+
+def _accuracies(own: Judging, answers: pa.Table, truth: pa.Table) -> np.ndarray:
     if own.query.kind == "top_k":
         return hit_rate(answers, truth, instants(own.ends_us))
     if own.query.ranks_groups:
