@@ -7,7 +7,7 @@ from math import ceil
 from textwrap import wrap
 
 from tidegate.declarations.models import Column, KafkaSource, OnMiss, Pipeline, Query, Stream
-from tidegate.declarations.promises import SENTENCE, WINDOWS_WITHIN
+from tidegate.declarations.promises import GROUPS_WITHIN, SENTENCE
 from tidegate.declarations.units import show_bytes, show_duration
 
 _WIDTH = 90
@@ -189,7 +189,7 @@ def _by_group(query: Query) -> list[str]:
     if query.for_each:
         each = ", ".join(query.for_each)
         notes.append(
-            f"A period is kept if at least {WINDOWS_WITHIN * 100:.0f} of 100 values of {each} reach that mean, each "
+            f"A period is kept if at least {GROUPS_WITHIN * 100:.0f} of 100 values of {each} reach that mean, each "
             "over the windows in which it has true best."
         )
     return [line for note in notes for line in wrap(note, _WIDTH)]

@@ -15,6 +15,8 @@ from tidegate.declarations.units import DAY_US, SECOND_US, show_duration, show_p
 
 WINDOWS_WITHIN = 0.95
 """ERROR is promised for this share of a period's windows."""
+GROUPS_WITHIN = 0.95
+"""ACCURACY FOR EACH is promised for this share of a period's groups: of those with a truth."""
 PERIODS_KEPT = 0.95
 """A promise is to be kept in this share of the periods."""
 LEAST_PERIODS = 20
@@ -42,6 +44,7 @@ class Terms:
 
     ``promise``: as declared (``ERROR 5 %``). ``bound``: the least mean hit rate, or the largest relative error of a
     window, as fractions. ``period_us``: length of a period in microseconds; periods begin at its multiples since 1970.
+    ``for_each``: whether the mean hit rate is promised for each of some groups, which are judged one by one.
     """
 
     query: str
@@ -49,11 +52,17 @@ class Terms:
     metric: Literal["hit_rate", "relative_error"]
     bound: float
     period_us: int
+    for_each: bool = False
+
+    @property
+    def accuracy(self) -> float:
+        """The mean hit rate, or the share of windows within ERROR, that is promised: of all, or of a group."""
+        return round(self.bound if self.metric == "hit_rate" else WINDOWS_WITHIN, DIGITS)
 
     @property
     def least(self) -> float:
-        """What is measured over a period has to be at least this: mean hit rate, or share of windows within ERROR."""
-        return round(self.bound if self.metric == "hit_rate" else WINDOWS_WITHIN, DIGITS)
+        """What is measured over a period has to be at least this: that, or the share of groups that reach it."""
+        return GROUPS_WITHIN if self.for_each else self.accuracy
 
 
 def terms_of(pipeline: Pipeline, query: Query) -> Terms | None:
@@ -70,6 +79,7 @@ def terms_of(pipeline: Pipeline, query: Query) -> Terms | None:
         "relative_error" if query.error is not None else "hit_rate",
         query.promised,
         -(-every_us // declared_us) * declared_us,
+        bool(query.for_each),
     )
 
 

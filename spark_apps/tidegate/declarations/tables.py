@@ -136,6 +136,7 @@ _COMMON: dict[str, list[tuple[str, pa.DataType]]] = {
         ("event_id", pa.string()),
         ("slack_s", pa.float64()),
         ("share", pa.float64()),
+        ("group_key", pa.string()),
     ],
     "error_width_plan": [
         ("query", pa.string()),
@@ -208,7 +209,7 @@ CLIENT, WORKER, JVM = "client", "worker", "jvm"
 
 _LATER = {
     "slack_plan": ("slack_needed_s", "bytes_needed", "accuracy_by_share"),
-    "needed_slack": ("share",),
+    "needed_slack": ("share", "group_key"),
     "quarantine": ("source", "position"),
     "source_files": ("since", "since_bytes", "first_arrival", "last_arrival"),
     "run_metrics": ("kind", "rows_landed_late"),
