@@ -130,6 +130,8 @@ def _expanded(pattern: str, stage: Stage, declaration: Declaration) -> Sequence[
         return [pattern.replace("<stream>", stream) for stream in declaration.histories]
     if pattern == "history_groups":
         return [pattern] if declaration.grouped_histories else []
+    if pattern == "accuracy_groups":
+        return [pattern] if any(query.promises_by_group for query in declaration.queries) else []
     if "<stream>" in pattern:
         return [pattern.replace("<stream>", stream) for stream in declaration.streams]
     if "<query>" in pattern:

@@ -17,7 +17,15 @@ from tidegate.declarations.schedule import load_schedule
 from tidegate.declarations.stages import Stage, stages_of
 
 _NO_CODE = re.compile(r"""--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""", re.DOTALL)
-_PROMISE = re.compile(r"\b(error|accuracy)\b\s*\+?[\d.]+\s*%\s*(?=;|$|(?:every|duration|priority|on)\b)", re.IGNORECASE)
+# A name in backticks is blank here.
+_NAME = r"(?:(?!(?:or|for|on|every|duration|priority)\b)\w+)?"
+_FOR = (
+    rf"(?:\s*\b(?:or\s+[\d.]+\s+in\b\s*{_NAME}|for\s+[\d.]+\s*%\s*of\s+groups\b"
+    rf"|for\s+each\b\s*{_NAME}(?:\s*,\s*{_NAME})*))*"
+)
+_PROMISE = re.compile(
+    rf"\b(error|accuracy)\b\s*\+?[\d.]+\s*%{_FOR}\s*(?=;|$|(?:every|duration|priority|on)\b)", re.IGNORECASE
+)
 
 # A call of one of tidegate.aggregates, which costs too much to import here.
 _AGGREGATE = re.compile(
@@ -27,7 +35,7 @@ _AGGREGATE = re.compile(
     r"first|last|first_value|last_value)\s*\(",
     re.IGNORECASE,
 )
-_ON_MISS = re.compile(r"%\s*on\s+miss\s+(\w+)", re.IGNORECASE)
+_ON_MISS = re.compile(rf"%{_FOR}\s*on\s+miss\s+(\w+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -57,9 +65,20 @@ class DeclaredQuery:
 
         >>> DeclaredQuery("q", "", "SELECT a FROM s [1 HOUR] ERROR 10 % EVERY 1 HOUR").promise
         'ERROR 10 %'
+        >>> DeclaredQuery("q", "", "SELECT a FROM s ERROR 2% OR 50 IN a FOR 99% OF GROUPS ON MISS FAIL").promise
+        'ERROR 2% OR 50 IN a FOR 99% OF GROUPS'
         """
         found = _PROMISE.search(_code(self.sql))
         return found[0].strip() if found else ""
+
+    @property
+    def promises_by_group(self) -> bool:
+        """Whether its promise tells groups apart.
+
+        >>> DeclaredQuery("q", "", "SELECT a FROM s ERROR 2% FOR 99% OF GROUPS").promises_by_group
+        True
+        """
+        return re.search(r"%\s*(or|for)\b", self.promise, re.IGNORECASE) is not None
 
     @property
     def on_miss(self) -> str:
@@ -67,6 +86,8 @@ class DeclaredQuery:
 
         >>> DeclaredQuery("q", "", "SELECT a FROM s [1 HOUR] ERROR 10 % ON MISS Correct EVERY 1 HOUR").on_miss
         'correct'
+        >>> DeclaredQuery("q", "", "SELECT a FROM s … ACCURACY 90% FOR EACH a, b ON MISS FAIL").on_miss
+        'fail'
         """
         found = _ON_MISS.search(_code(self.sql))
         return found[1].lower() if found else "warn"

@@ -111,6 +111,10 @@ def rows_of(pipeline: Pipeline, table: str, interval: Interval, schema: pa.Schem
             return [{"query": q.id, **plan, "tolerable_s": tolerable[q.id], "extra_answer": None} for q in queries]
         case "accuracy":
             return [_accuracy(random, query, window_end) for query in queries for window_end in window_ends]
+        case "accuracy_groups":
+            group = {"group_key": '{"origin": "EWR"}', "metric": "relative_error", "value": 0.01, "tuples": _TUPLES}
+            by_group = [query.id for query in queries if query.promises_by_group]
+            return [{"query": q, "window_end": t, **group, "last_event": t} for q in by_group for t in window_ends]
         case "promise_periods":
             return [_period(query, number, interval) for number, query in enumerate(queries) if query.promised is not None]
         case "slack_plan":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 from unittest import mock
 
@@ -14,15 +15,17 @@ from hypothesis import strategies as st
 from tests.examples import examples
 
 from tidegate.operators.accuracy import (
+    Tolerance,
     accuracy_at,
     choose_slack,
+    group_errors,
     hit_rate,
-    largest_errors,
     measures,
     needed_slack_on_grid,
     oracle,
     oracle_slack,
     relative_error,
+    window_errors,
 )
 
 LAWS = settings(max_examples=examples(150), deadline=None)
@@ -88,12 +91,61 @@ def test_answers_judged_at_once_are_judged_as_each_alone(given: list[Any], truth
     windows = np.array([window for window, _ in given])
     in_window = known.column("window_end").to_numpy()
     with mock.patch.object(measures, "_SPARSE", sparse):
-        errors = largest_errors(pa.concat_tables(answers), number, known, in_window, windows, groups, columns)
+        errors = window_errors(pa.concat_tables(answers), number, known, in_window, windows, groups, columns)
     each = [
         relative_error(answer, known, pa.array([window]), groups, columns)[0]
         for answer, window in zip(answers, windows.tolist(), strict=True)
     ]
     assert errors.tolist() == each
+
+
+shares = st.sampled_from([Fraction(1), Fraction(99, 100), Fraction(2, 3), Fraction(1, 2), Fraction(1, 10)])
+floors = st.sampled_from([{}, {"count": 4.0}, {"total": 8.0}, {"count": 0.25, "total": 4.0}])
+
+
+@LAWS
+@given(
+    st.lists(st.tuples(st.integers(0, 3), values), min_size=1, max_size=4),
+    values,
+    shares,
+    floors,
+    st.sampled_from([1, 1 << 20]),
+)
+def test_a_share_of_the_groups_and_floors_are_judged_by_definition(
+    given: list[Any], truth: list[Any], share: Fraction, least: dict[str, float], at_once: int
+) -> None:
+    """``at_once``: how many groups that an answer lacks are looked at at once."""
+    groups, columns = ["g0", "g1"], ["count", "total"]
+    known = pa.Table.from_pylist(truth, schema=VALUES)
+    rows = [[{**row, "window_end": window} for row in rows if row["window_end"] == 0] for window, rows in given]
+    answers = pa.Table.from_pylist([row for own in rows for row in own], schema=VALUES)
+    number = np.repeat(np.arange(len(given)), [len(own) for own in rows])
+    windows = np.array([window for window, _ in given])
+    in_window = known.column("window_end").to_numpy()
+    with mock.patch.object(measures, "_MISSING_AT_ONCE", at_once):
+        errors = window_errors(
+            answers, number, known, in_window, windows, groups, columns, Tolerance(float(share), least)
+        )
+    expected = [
+        oracle.relative_error(own, truth, [window], groups, columns, share, least)[0]
+        for own, window in zip(rows, windows.tolist(), strict=True)
+    ]
+    assert errors.tolist() == pytest.approx(expected, rel=1e-15, abs=1e-12)
+
+
+@LAWS
+@given(values, values, shares, floors)
+def test_the_errors_of_groups_make_that_of_their_window(
+    answers: list[Any], truth: list[Any], share: Fraction, least: dict[str, float]
+) -> None:
+    tables = [pa.Table.from_pylist(rows, schema=VALUES) for rows in (answers, truth)]
+    in_answer, in_window = (table.column("window_end").to_numpy() for table in tables)
+    judged = ["g0", "g1"], ["count", "total"], Tolerance(float(share), least)
+    errors, of_missing, places = group_errors(tables[0], in_answer, tables[1], in_window, *judged)
+    for window in range(4):
+        own = sorted([*errors[in_answer == window], *of_missing[in_window[places] == window]])
+        rank = math.ceil(share * len(own))
+        assert relative_error(*tables, pa.array([window]), *judged)[0] == (own[rank - 1] if own else 0.0)
 
 
 @LAWS

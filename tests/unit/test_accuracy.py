@@ -64,6 +64,11 @@ def test_relative_error_of_one_value(answer: float | None, true: float | None, e
     assert relative_error(*tables, pa.array([1]), ["g"], ["v"])[0] == pytest.approx(error)
 
 
+def test_relative_error_of_groups_without_values() -> None:
+    groups = pa.table({"window_end": [1, 1, 2], "g": ["a", "b", "a"]})
+    assert relative_error(groups, groups.slice(0, 2), pa.array([1, 2, 3]), ["g"], []).tolist() == [0.0, 1.0, 0.0]
+
+
 def test_relative_error_of_an_ungrouped_query_and_of_values_that_are_no_numbers() -> None:
     truth = pa.table({"window_end": [1, 2, 3], "n": [4, 0, 9], "last": ["a", "b", "c"]})
     answers = pa.table({"window_end": [1, 2, 4], "n": [4, 0, 9], "last": ["a", "x", "c"]})

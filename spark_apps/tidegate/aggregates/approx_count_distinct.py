@@ -36,6 +36,7 @@ class ApproxCountDistinct(AggregateFunction):
     shapes = ("APPROX_COUNT_DISTINCT(x)",)
     by_value = True
     of_nothing = "0"
+    zero_of_nothing = True
 
     def read(self, node: exp.Expression) -> Call:
         """The value, and the deviation."""

@@ -59,6 +59,7 @@ class AggregateFunction(ABC):
         sums, extreme: its accumulators, beside the count of values that every aggregate has.
         estimated: what history can say of it; None: nothing.
         of_nothing: the value of no rows, in SQL.
+        zero_of_nothing: whether no rows are as good as 0 to its reader, so that a promise can have a floor.
     """
 
     name: ClassVar[str]
@@ -74,6 +75,7 @@ class AggregateFunction(ABC):
     extreme: ClassVar[Extreme | None] = None
     estimated: ClassVar[Estimated | None] = None
     of_nothing: ClassVar[str] = "NULL"
+    zero_of_nothing: ClassVar[bool] = False
 
     def read(self, node: exp.Expression) -> Call:
         """The call that an expression of ``nodes`` is.

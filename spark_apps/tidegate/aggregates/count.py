@@ -24,6 +24,7 @@ class Count(AggregateFunction):
     valued = False
     estimated = "count"
     of_nothing = "0"
+    zero_of_nothing = True
 
     def read(self, node: exp.Expression) -> Call:
         """COUNT(*) and COUNT(1) are of every row."""

@@ -20,6 +20,7 @@ class CountDistinct(AggregateFunction):
     by_value = True
     of_distinct = ()
     of_nothing = "0"
+    zero_of_nothing = True
 
     def result(self, kind: ColumnType | None) -> ColumnType:
         """A whole number."""

@@ -25,6 +25,7 @@ class Sum(AggregateFunction):
     scaled: ClassVar[bool] = True
     sums: ClassVar[tuple[Total, ...]] = (TOTAL,)
     estimated: ClassVar[Estimated | None] = "sum"
+    zero_of_nothing: ClassVar[bool] = True
 
     def refusal(self, kind: ColumnType) -> tuple[str, str] | None:
         """Numbers alone are added."""

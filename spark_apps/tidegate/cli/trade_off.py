@@ -89,7 +89,7 @@ def _trade_off(
     return TradeOff(
         want.query,
         terms.promise,
-        terms.least,
+        terms.accuracy,
         tuple(slacks_s),
         tuple(budgets),
         np.array(accuracy),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import ceil
 from textwrap import wrap
 
 from tidegate.declarations.models import Column, KafkaSource, OnMiss, Pipeline, Query, Stream, Window
-from tidegate.declarations.promises import SENTENCE
+from tidegate.declarations.promises import GROUPS_WITHIN, SENTENCE
 from tidegate.declarations.units import show_bytes, show_duration
 
 _WIDTH = 90
@@ -162,7 +163,36 @@ def _promise(query: Query) -> str:
     if query.promised is None:
         return "none"
     promised = "an error of at most" if query.error is not None else "a mean accuracy of at least"
-    return f"{promised} {query.promised * 100:.6g}%; on a miss: {_ON_MISS[query.on_miss]}"
+    told = f"{promised} {query.promised * 100:.6g}%"
+    told += "".join(f", or of {floor:.16g} in {name}" for name, floor in query.floors.items())
+    if query.groups_within < 1:
+        told += f", for {query.groups_within * 100:.6g}% of a window's groups"
+    if query.for_each:
+        told += f" for each {', '.join(query.for_each)}"
+    return "\n".join([f"{told}; on a miss: {_ON_MISS[query.on_miss]}", *_by_group(query)])
+
+
+def _by_group(query: Query) -> list[str]:
+    """What a promise that tells groups apart means, line by line."""
+    notes = []
+    if query.groups_within < 1:
+        least = ceil(1 / (1 - query.groups_within) - 1e-9)
+        notes.append(
+            f"A window's error is that of its worst group but for {100 - query.groups_within * 100:.6g}% of them: with "
+            f"fewer than {least} groups that of the worst. It does not help where most groups are so small that one "
+            "late tuple breaks the promise: then K is as long as without it."
+        )
+    if query.floors:
+        alone = [o.name for o in query.outputs if o.name not in query.floors and o.name not in query.group_outputs]
+        missing = f"counts 1, as {', '.join(alone)} has no floor" if alone else "counts as 0 in each column"
+        notes.append(f"A group that is missing or too many {missing}.")
+    if query.for_each:
+        each = ", ".join(query.for_each)
+        notes.append(
+            f"A period is kept if at least {GROUPS_WITHIN * 100:.0f} of 100 values of {each} reach that mean, each "
+            "over the windows in which it has true best."
+        )
+    return [line for note in notes for line in wrap(note, _WIDTH)]
 
 
 def _range(window: Window) -> str:

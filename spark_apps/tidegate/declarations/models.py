@@ -318,7 +318,9 @@ class Query(Model):
     ``limit``, ``order_by`` of an aggregate: its answer is its best groups; ``within``: the columns of the answer for
     each of whose values it has so many.
     ``having``: Spark SQL over the slots (values as emitted). ``error``/``accuracy``: the promise as a fraction (0.02,
-    0.95) or None; ``on_miss``: what comes of a miss.
+    0.95) or None; ``on_miss``: what comes of a miss. ``groups_within``: the share of a window's groups for which ERROR
+    is promised; ``floors``: column of the answer → the absolute error that is within ERROR whatever the truth;
+    ``for_each``: columns of the answer for each of whose values ACCURACY is promised.
     ``every_s``: the tick, seconds. ``calendar``: the days, weeks or months at whose local begins windows end;
     ``every_s`` is then their usual length. ``active_from``/``active_to``: DURATION, half-open, or None.
     ``priority``: which queries are admitted first (largest) when they do not all fit.
@@ -342,6 +344,9 @@ class Query(Model):
     within: tuple[str, ...] = ()
     error: float | None = None
     accuracy: float | None = None
+    groups_within: float = 1.0
+    floors: dict[str, float] = {}
+    for_each: tuple[str, ...] = ()
     on_miss: OnMiss = "warn"
     every_s: float
     calendar: Calendar | None = None
@@ -402,6 +407,16 @@ class Query(Model):
     def promised(self) -> float | None:
         """The promise as a fraction: the tolerated error, or the least accuracy."""
         return self.error if self.error is not None else self.accuracy
+
+    @property
+    def promises_by_group(self) -> bool:
+        """Whether its promise tells groups apart: FOR … OF GROUPS, OR … IN or FOR EACH."""
+        return self.groups_within < 1 or bool(self.floors) or bool(self.for_each)
+
+    @property
+    def least_truths(self) -> dict[str, float]:
+        """Column of the answer with a floor → the least number to which its error is relative."""
+        return {} if self.error is None else {name: floor / self.error for name, floor in self.floors.items()}
 
 
 class Pipeline(Model):

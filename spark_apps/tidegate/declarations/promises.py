@@ -16,6 +16,8 @@ from tidegate.values.calendar import Calendar, Periods
 
 WINDOWS_WITHIN = 0.95
 """ERROR is promised for this share of a period's windows."""
+GROUPS_WITHIN = 0.95
+"""ACCURACY FOR EACH is promised for this share of a period's groups: of those with a truth."""
 PERIODS_KEPT = 0.95
 """A promise is to be kept in this share of the periods."""
 LEAST_PERIODS = 20
@@ -48,6 +50,7 @@ class Terms:
     window, as fractions. ``period_us``: length of a period in microseconds; periods begin at its multiples since 1970.
     ``calendar``: of a query with one, the days, weeks or months that its periods are; ``period_us`` is then their usual
     length.
+    ``for_each``: whether the mean hit rate is promised for each of some groups, which are judged one by one.
     """
 
     query: str
@@ -56,6 +59,7 @@ class Terms:
     bound: float
     period_us: int
     calendar: Calendar | None = None
+    for_each: bool = False
 
     @property
     def periods(self) -> Periods:
@@ -78,9 +82,14 @@ class Terms:
         return f"{self.promise} each {self.period_name()}{zone}"
 
     @property
-    def least(self) -> float:
-        """What is measured over a period has to be at least this: mean hit rate, or share of windows within ERROR."""
+    def accuracy(self) -> float:
+        """The mean hit rate, or the share of windows within ERROR, that is promised: of all, or of a group."""
         return round(self.bound if self.metric == "hit_rate" else WINDOWS_WITHIN, DIGITS)
+
+    @property
+    def least(self) -> float:
+        """What is measured over a period has to be at least this: that, or the share of groups that reach it."""
+        return GROUPS_WITHIN if self.for_each else self.accuracy
 
 
 def terms_of(pipeline: Pipeline, query: Query) -> Terms | None:
@@ -91,7 +100,6 @@ def terms_of(pipeline: Pipeline, query: Query) -> Terms | None:
     """
     if query.promised is None:
         return None
-    name = "ERROR" if query.error is not None else "ACCURACY"
     declared_us, every_us = pipeline.promise_period_s * SECOND_US, round(query.every_s * SECOND_US)
     period_us, calendar = -(-every_us // declared_us) * declared_us, query.calendar
     if calendar is not None:
@@ -100,12 +108,26 @@ def terms_of(pipeline: Pipeline, query: Query) -> Terms | None:
         period_us = calendar.usual_us
     return Terms(
         query.id,
-        f"{name} {query.promised * 100:.6g} %",
+        promise_of(query),
         "relative_error" if query.error is not None else "hit_rate",
         query.promised,
         period_us,
         calendar,
+        bool(query.for_each),
     )
+
+
+def promise_of(query: Query) -> str:
+    """A query's promise as it is declared, without what comes of a miss; empty if there is none."""
+    if query.promised is None:
+        return ""
+    parts = [f"{'ERROR' if query.error is not None else 'ACCURACY'} {query.promised * 100:.6g} %"]
+    parts += [f"OR {floor:.16g} IN {name}" for name, floor in query.floors.items()]
+    if query.groups_within < 1:
+        parts.append(f"FOR {query.groups_within * 100:.6g} % OF GROUPS")
+    if query.for_each:
+        parts.append(f"FOR EACH {', '.join(query.for_each)}")
+    return " ".join(parts)
 
 
 def period_name(period_us: int, count: int = 1) -> str:

@@ -18,6 +18,7 @@ from tidegate.declarations.join_conditions import check_connected, read_conditio
 from tidegate.declarations.models import Query, QueryKind
 from tidegate.declarations.names import CLAUSES, CORRECTED, CORRECTION_COLUMNS, is_reserved
 from tidegate.declarations.positions import Misspelt, Report, nearest_name
+from tidegate.declarations.promise_clauses import floors_of, for_each_of
 from tidegate.declarations.query_text import QueryText, split_query, tokenize
 from tidegate.declarations.scope import Scope, StreamSchema, offset_of
 from tidegate.declarations.time_windows import take_columns
@@ -247,6 +248,11 @@ def _read_aggregate(select: exp.Select, text: QueryText, scope: Scope, report: R
         report.add(text.offsets["ERROR"], "the promise of best groups is how many are right", "ACCURACY 90%")
     query = AggregateQuery(scope, report)
     query.read(select, ranking)
+    promised = text.promised_for
+    if promised.groups_at is not None and not select.args.get("group"):
+        report.add(promised.groups_at, "without GROUP BY a window has no groups", "GROUP BY, or ERROR alone")
+    # What the answer shows is known only after all of it could be read.
+    readable = len(query.outputs) == len(select.expressions)
     if not query.aggregates and not query.groups and not report.mistakes:
         message = "a join without an aggregate would return every pair" if len(scope.aliases) > 1 else "no aggregate"
         report.add(offset_of(select), message, names())
@@ -260,6 +266,9 @@ def _read_aggregate(select: exp.Select, text: QueryText, scope: Scope, report: R
         "order_by": tuple(query.order_by),
         "limit": query.limit,
         "within": tuple(query.within),
+        "groups_within": promised.groups_within,
+        "floors": floors_of(promised, query.outputs, query.aggregates, report) if readable else {},
+        "for_each": for_each_of(promised, query.groups, query.within, report) if readable else (),
     }
 
 
@@ -299,4 +308,5 @@ def _read_top_k(select: exp.Select, text: QueryText, scope: Scope, report: Repor
         "outputs": tuple(query.outputs),
         "order_by": tuple(query.order_by),
         "limit": query.limit,
+        "for_each": for_each_of(text.promised_for, query.groups, [g.shown_as for g in query.groups], report),
     }

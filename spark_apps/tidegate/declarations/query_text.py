@@ -22,6 +22,7 @@ from tidegate.declarations import time_windows
 from tidegate.declarations.models import OnMiss
 from tidegate.declarations.names import CLAUSES
 from tidegate.declarations.positions import Misspelt, Report
+from tidegate.declarations.promise_clauses import PromisedFor, is_word, names_column, read_promised_for
 from tidegate.declarations.time_formats import read_zone
 from tidegate.declarations.units import (
     UnreadableError,
@@ -73,9 +74,9 @@ class QueryText:
     """A query's text, its own clauses read.
 
     ``windows``: by the offset at which the stream's name begins; at −1 a window that names no stream, for the only one.
-    ``times``: by the same offsets, the column over which a window says that it is, and where. ``calendar``: of EVERY
-    with AT TIME ZONE. ``nulls_first``: where those words stand. ``is_lost``: what is left is not worth parsing, as a
-    window of it could not be read.
+    ``times``: by the same offsets, the column over which a window says that it is, and where. ``promised_for``: what
+    ERROR or ACCURACY holds for. ``calendar``: of EVERY with AT TIME ZONE. ``nulls_first``: where those words stand.
+    ``is_lost``: what is left is not worth parsing, as a window of it could not be read.
     """
 
     statement: str
@@ -86,6 +87,7 @@ class QueryText:
     offsets: dict[str, int] = field(default_factory=dict)
     error: float | None = None
     accuracy: float | None = None
+    promised_for: PromisedFor = field(default_factory=PromisedFor)
     on_miss: OnMiss = "warn"
     every_us: int | None = None
     calendar: Calendar | None = None
@@ -318,7 +320,7 @@ def _convert(tokens: list[Token], convert: Callable[[str], T], report: Report) -
 
 
 def _read_clauses(tokens: list[Token], query: QueryText, report: Report) -> None:
-    starts = [i for i, token in enumerate(tokens) if _is_clause(token)]
+    starts = [i for i, token in enumerate(tokens) if _is_clause(token) and not names_column(tokens, i)]
     for start, end in zip(starts, [*starts[1:], len(tokens)], strict=True):
         keyword, values = tokens[start], tokens[start + 1 : end]
         name = keyword.text.upper()
@@ -335,7 +337,9 @@ def _read_clauses(tokens: list[Token], query: QueryText, report: Report) -> None
             report.add(misplaced[0].start, f"{word} stands after {name}", f"{word} before {', '.join(CLAUSES)}")
         elif name in ("ERROR", "ACCURACY"):
             promise = _read_on_miss(values, query, report)
+            promise, promised_for = read_promised_for(promise, name, report)
             share = _convert(promise, read_share, report) if promise else None
+            query.promised_for = promised_for
             query.error, query.accuracy = (share, query.accuracy) if name == "ERROR" else (query.error, share)
         elif name == "EVERY":
             _read_every(keyword, values, query, report)
@@ -384,7 +388,7 @@ def _read_calendar(values: list[Token], at: int, report: Report) -> Calendar | N
 
 def _read_on_miss(values: list[Token], query: QueryText, report: Report) -> list[Token]:
     """Read ``ON MISS …`` behind a promise; the tokens before it."""
-    at = next((i for i, token in enumerate(values) if token.text.upper() == "ON"), len(values))
+    at = next((i for i, token in enumerate(values) if is_word(token, "ON")), len(values))
     words = [token.text.upper() for token in values[at:]]
     shape = f"ON MISS {', '.join(ON_MISS[:-1])} or {ON_MISS[-1]}"
     if not words:

@@ -118,8 +118,8 @@ STAGES = (
         name="calibrate",
         after=("ingest", "join_aggregate", "top_k"),
         reads="`answers_<query>`, `events_<stream>` up to the horizon",
-        writes="`truth_<query>`, `kept_<query>`, `corrections_<query>`, `accuracy`, `promise_periods`, "
-        "`needed_slack`, `slack_plan`, `width_errors`, `error_width_plan`",
+        writes="`truth_<query>`, `kept_<query>`, `corrections_<query>`, `accuracy`, `accuracy_groups`, "
+        "`promise_periods`, `needed_slack`, `slack_plan`, `width_errors`, `error_width_plan`",
         guarantees="every window that became final is judged against the exact answer; "
         "the new slack and error-to-width map take effect at the interval's end",
         page="report",

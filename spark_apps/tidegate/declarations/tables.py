@@ -136,6 +136,7 @@ _COMMON: dict[str, list[tuple[str, pa.DataType]]] = {
         ("event_id", pa.string()),
         ("slack_s", pa.float64()),
         ("share", pa.float64()),
+        ("group_key", pa.string()),
     ],
     "error_width_plan": [
         ("query", pa.string()),
@@ -208,12 +209,27 @@ CLIENT, WORKER, JVM = "client", "worker", "jvm"
 
 _LATER = {
     "slack_plan": ("slack_needed_s", "bytes_needed", "accuracy_by_share"),
-    "needed_slack": ("share",),
+    "needed_slack": ("share", "group_key"),
     "quarantine": ("source", "position"),
     "source_files": ("since", "since_bytes", "first_arrival", "last_arrival"),
     "run_metrics": ("kind", "rows_landed_late"),
 }
 """Columns that files of older versions lack: NULL there, as everywhere where nothing is known."""
+
+
+GROUPS_ACCURACY = "accuracy_groups"
+"""Of pipelines in which a promise tells groups apart."""
+_GROUPS_ACCURACY = pa.schema(
+    [
+        ("query", pa.string()),
+        ("window_end", TIMESTAMP),
+        ("group_key", pa.string()),
+        ("metric", pa.string()),
+        ("value", pa.float64()),
+        ("tuples", pa.int64()),
+        ("last_event", TIMESTAMP),
+    ]
+)
 
 
 def common_schema(table: str) -> pa.Schema:
@@ -237,6 +253,8 @@ def schema(pipeline: Pipeline, table: str) -> pa.Schema:
         return common_schema(table)
     if table in ("history_leaves", "history_groups"):
         return _leaves_schema(pipeline, grouped=table == "history_groups")
+    if table == GROUPS_ACCURACY:
+        return _GROUPS_ACCURACY
     prefix, _, name = table.partition("_")
     if prefix == "events":
         return event_schema(pipeline.stream(name))
@@ -265,6 +283,7 @@ def tables(pipeline: Pipeline) -> tuple[str, ...]:
         *(f"truth_{q.id}" for q in pipeline.queries),
         *(f"kept_{q.id}" for q in pipeline.queries if q.on_miss == "omit"),
         *(f"corrections_{q.id}" for q in pipeline.queries if q.on_miss == "correct"),
+        *((GROUPS_ACCURACY,) if promises_by_group(pipeline) else ()),
         *(("history_leaves",) if with_history else ()),
         *(("history_groups",) if has_groups(pipeline) else ()),
         *(f"history_samples_{name}" for name in with_history),
@@ -324,6 +343,11 @@ def _top_k_fields(query: Query) -> list[tuple[str, pa.DataType]]:
         return [("rank", pa.int64())] if query.ranks_groups else []
     selected = {o.name for o in query.outputs}
     return [("rank", pa.int64()), *([] if "event_id" in selected else [("event_id", pa.string())])]
+
+
+def promises_by_group(pipeline: Pipeline) -> bool:
+    """Whether any query's promise tells groups apart."""
+    return any(query.promises_by_group for query in pipeline.queries)
 
 
 def has_groups(pipeline: Pipeline) -> bool:

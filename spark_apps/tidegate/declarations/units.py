@@ -17,6 +17,7 @@ SECOND_US = 1_000_000
 DAY_US = 86_400 * SECOND_US
 MAX_DURATION_US = 36_500 * DAY_US
 MAX_BYTES = 1 << 50
+_MAX_AMOUNT = 1e15
 MAX_RATE = 1e9
 
 DURATION_UNITS = {
@@ -190,6 +191,20 @@ def read_share(text: str) -> float:
     if not 0 < fraction <= 1:
         raise UnreadableError(f"{shown(text)} is out of range", "more than 0% and at most 100%")
     return fraction
+
+
+def read_amount(text: str) -> float:
+    """A plain number above 0, at most 1e15.
+
+    >>> read_amount("0.5")
+    0.5
+    """
+    expected = "a number such as 50"
+    if not re.fullmatch(r"[0-9]{1,16}(\.[0-9]{1,12})?", text.strip(), re.ASCII) or float(text) > _MAX_AMOUNT:
+        raise UnreadableError(f"{shown(text)} is not a plain number of at most 1000000000000000", expected)
+    if float(text) == 0:
+        raise UnreadableError(f"{shown(text)} is not positive", expected)
+    return float(text)
 
 
 def read_integer(text: str, least: int, most: int) -> int:

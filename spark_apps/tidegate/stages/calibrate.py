@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.promises import terms_of
-from tidegate.declarations.tables import instants
+from tidegate.declarations.tables import GROUPS_ACCURACY, instants, promises_by_group
 from tidegate.engine import Slice
 from tidegate.engine.context import RunContext, StageRun
 from tidegate.operators import best_groups
@@ -31,6 +31,7 @@ from tidegate.operators.accuracy import (
     relative_error,
     within,
 )
+from tidegate.operators.codes import codes, encode, group_ids
 from tidegate.operators.join_aggregate import Cells
 from tidegate.operators.schedule import Int64s, Schedule, instants_us, window_ends_us, window_ranges_us
 from tidegate.queries.answers import rows_of_windows, windows_of
@@ -40,6 +41,7 @@ from tidegate.queries.plans import Emissions, PlanHistory, asked
 from tidegate.queries.questions import Answering, Question, pooled, ranking_of
 from tidegate.queries.slacks import SlackHistory
 from tidegate.queries.slices import PartFile, Staged, cuts, question, windows_by_rows
+from tidegate.stages.calibrate_groups import ByGroup, group_keys, write_groups
 from tidegate.stages.calibrate_misses import put_misses
 from tidegate.stages.calibrate_promises import judge_promises
 from tidegate.stages.calibrate_slacks import NEEDED_ORDER, plan_slacks
@@ -52,6 +54,7 @@ from tidegate.stages.calibrate_widths import (
     learn_widths,
     over_shares,
     sampled_windows,
+    tolerance_of,
     whole_windows,
 )
 from tidegate.stages.launcher import launch
@@ -243,6 +246,7 @@ def learnt(part: Slice) -> Learnt:
                 "event_id": truth.column("_event_id"),
                 "slack_s": slack_s,
                 "share": (end_us - truth.column("_event_us").to_numpy()) / range_us,
+                "group_key": _group_keys(query, truth),
                 "interval": truth.column("interval"),
             }
         )
@@ -260,39 +264,78 @@ def learnt(part: Slice) -> Learnt:
                 "event_id": pa.nulls(len(own.ends_us), pa.string()),
                 "slack_s": needed_slack_on_grid(errors, own.grid_s, query.error),
                 "share": _needed_shares(own, known, cells),
+                "group_key": pa.nulls(len(own.ends_us), pa.string()),
                 "interval": labels_holding(pipeline, own.ends_us + horizon_us),
             }
         )
     return Learnt(counts, needed.cast(own.needed))
 
 
+def _group_keys(query: Query, rows: pa.Table) -> pa.Array:
+    """Of each row the group of FOR EACH; NULL without."""
+    return group_keys(rows, query.for_each) if query.for_each else pa.nulls(rows.num_rows, pa.string())
+
+
 def _needed_of_groups(own: Learning, known: pa.Table, cells: Cells | None) -> pa.Table:
-    """Of each window a row for each of its best groups: the slack that one needed, over its whole range."""
+    """Of each window a row for each of its best groups: the slack that one needed, over its whole range.
+
+    With FOR EACH each of a window's values of these columns is looked at by itself, like a window.
+    """
     assert own.asked is not None
-    pipeline, asked = own.pipeline, own.asked
-    ranking, grid_us = ranking_of(asked.query), (own.grid_s * 1e6).astype(np.int64)
-    column = np.searchsorted(grid_us, asked.schedule.emit_us - asked.schedule.window_end_us)
-    rates, possible = np.ones((len(own.ends_us), len(own.grid_s))), np.zeros(len(own.ends_us), np.int64)
-    for answers, near, place, windows, given, window_of in candidates(Answering(asked, cells), known):
+    pipeline, query, schedule = own.pipeline, own.asked.query, own.asked.schedule
+    ranking, grid_us = ranking_of(query), (own.grid_s * 1e6).astype(np.int64)
+    column = np.searchsorted(grid_us, schedule.emit_us - schedule.window_end_us)
+    key = pa.chunked_array([_group_keys(query, known)])
+    known_us = known.column("window_end").to_numpy()
+    part = group_ids([known_us, encode(key)[0]], known.num_rows)
+    _, first = np.unique(part, return_index=True)
+    known = known.append_column("_part", pa.array(part)).append_column("_key", key)
+    rates, possible = np.ones((len(first), len(own.grid_s))), np.zeros(len(first), np.int64)
+    for answers, near, place, _, given, window_of in candidates(Answering(own.asked, cells), known):
         index = answers.column("_window_index").to_numpy() - given[0]
-        hits, most = best_groups.hits(ranking, answers, index, near, place, window_of)
-        rows = np.searchsorted(own.ends_us, windows[window_of])
-        rates[rows, column[given]] = np.where(most == 0, 1.0, hits / np.maximum(most, 1))
-        possible[rows] = most
-    window, slack_s = best_groups.needed_slack_of_hits(rates, possible, own.grid_s)
-    ends_us = own.ends_us[window]
-    number = np.arange(len(window)) - np.searchsorted(window, window)
+        true = near.column("_part").to_numpy()
+        keys = pa.chunked_array([_group_keys(query, answers), *near.column("_key").chunks], pa.string())
+        same = group_ids([np.concatenate([window_of[index], place]), codes(keys)[0]], len(keys))
+        part_of = np.full(len(keys), -1, dtype=np.int64)
+        part_of[same[len(index) :]] = true
+        named = part_of[same[: len(index)]]
+        candidate, parts = _each_part(true, place, window_of)
+        there = named >= 0
+        pair = np.searchsorted(candidate * len(first) + parts, index[there] * len(first) + named[there])
+        hits, most = best_groups.hits(ranking, answers.filter(pa.array(there)), pair, near, true, parts)
+        rates[parts, column[given][candidate]] = np.where(most == 0, 1.0, hits / np.maximum(most, 1))
+        possible[parts] = most
+    needed, slack_s = best_groups.needed_slack_of_hits(rates, possible, own.grid_s)
+    ends_us = known_us[first][needed]
+    number = np.arange(len(needed)) - np.searchsorted(ends_us, ends_us)
     return pa.table(
         {
-            "query": pa.repeat(asked.query.id, len(window)),
+            "query": pa.repeat(query.id, len(needed)),
             "window_end": instants(ends_us),
             # Which of the groups does not matter: one comes as late as another.
             "event_id": pa.array((number + 1).astype(str).tolist(), pa.string()),
             "slack_s": slack_s,
-            "share": np.ones(len(window)),
+            "share": np.ones(len(needed)),
+            "group_key": key.take(pa.array(first[needed])),
             "interval": labels_holding(pipeline, ends_us + pipeline.horizon_s * 1_000_000),
         }
     )
+
+
+def _each_part(part: Int64s, place: Int64s, window_of: Int64s) -> tuple[Int64s, Int64s]:
+    """Each candidate with each part of its window, both ascending.
+
+    Args:
+        part: int64[n], of the truth's rows; parts ascend with their windows.
+        place: int64[n], the window of each row.
+        window_of: int64[candidates], the window of each.
+    """
+    parts, at = np.unique(part, return_index=True)
+    starts = np.searchsorted(place[at], window_of, side="left")
+    counts = np.searchsorted(place[at], window_of, side="right") - starts
+    candidate = np.repeat(np.arange(len(window_of)), counts)
+    offset = np.arange(len(candidate)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return candidate, parts[starts[candidate] + offset]
 
 
 def _needed_shares(own: Learning, known: pa.Table, cells: Cells | None) -> pa.Array:
@@ -366,7 +409,7 @@ def _some(given: Emissions, which: np.ndarray) -> Emissions:
 class Judging:
     """Windows of a query to be judged: their ends, the files that hold their truth and their answers, and the columns.
 
-    ``truth``, ``answers``: of the tables, the columns that matter.
+    ``truth``, ``answers``: of the tables, the columns that matter. ``by_group``: what is written of their groups.
     """
 
     query: Query
@@ -375,6 +418,7 @@ class Judging:
     answers_files: tuple[str, ...]
     truth: pa.Schema
     answers: pa.Schema
+    by_group: ByGroup | None = None
 
 
 def _judged(
@@ -382,7 +426,10 @@ def _judged(
 ) -> dict[str, tuple[Emissions, np.ndarray]]:
     """Query → its answers that were ever given, and the hit rate or the largest error of each."""
     pipeline, warehouse = context.pipeline, context.warehouse
-    asked, parts, rows = {}, [], 0
+    asked, rows = {}, 0
+    parts: list[Judging] = []
+    of_groups = Staged(stage.commit, GROUPS_ACCURACY, intervals) if promises_by_group(pipeline) else None
+    horizon_us = pipeline.horizon_s * 1_000_000
     for query in pipeline.queries:
         truth, answers = f"truth_{query.id}", f"answers_{query.id}"
         # A window whose answer fell before the first interval that was ever answered was never asked.
@@ -397,6 +444,7 @@ def _judged(
         columns = [*itertools.chain(*judged_columns(query))]
         if query.is_ranked:
             columns = ["event_id"] if query.kind == "top_k" else list(query.group_outputs)
+            columns = list(dict.fromkeys([*columns, *query.for_each]))
         schemas = [
             pa.schema([warehouse.schema(table).field(name) for name in ("window_end", *columns)])
             for table in (truth, answers)
@@ -405,24 +453,39 @@ def _judged(
         there = sum(warehouse.rows(truth, i.label) for i in intervals)
         there += sum(warehouse.rows(answers, label) for label in labels)
         windows = windows_by_rows(asked[query.id].window_end_us, there)
-        parts += [Judging(query, some, *files, *schemas) for some in windows]
+        for some in windows:
+            by_group = None
+            if query.promises_by_group and of_groups is not None:
+                labels = labels_holding(pipeline, some + horizon_us)
+                by_group = ByGroup.of(context, query, some, of_groups.files(len(parts), labels))
+            parts.append(Judging(query, some, files[0], files[1], schemas[0], schemas[1], by_group))
         rows += there
     done = context.run_slices(judged, parts, rows)
-    values = {query.id: [v for v, part in zip(done, parts, strict=True) if part.query.id == query.id]
+    if of_groups is not None:
+        of_groups.settle([counts for _, counts in done])
+    values = {query.id: [v for (v, _), part in zip(done, parts, strict=True) if part.query.id == query.id]
               for query in pipeline.queries}  # fmt: skip
     return {query_id: (asked[query_id], np.concatenate([np.zeros(0), *own])) for query_id, own in values.items()}
 
 
-def judged(part: Slice) -> np.ndarray:
-    """The hit rate, or the largest error, of each window of a :class:`Judging`. **Memory**: their rows."""
+def judged(part: Slice) -> tuple[np.ndarray, dict[str, int]]:
+    """The hit rate, or the error, of each window of a :class:`Judging`; how many rows of groups each interval has.
+
+    **Memory**: their rows.
+    """
     own: Judging = part.of
     truth = rows_of_windows(own.truth_files, own.truth, own.ends_us)
     answers = rows_of_windows(own.answers_files, own.answers, own.ends_us)
+    counts = {} if own.by_group is None else write_groups(own.by_group, answers, truth)
+    return _accuracies(own, answers, truth), counts
+
+
+def _accuracies(own: Judging, answers: pa.Table, truth: pa.Table) -> np.ndarray:
     if own.query.kind == "top_k":
         return hit_rate(answers, truth, instants(own.ends_us))
     if own.query.ranks_groups:
         return best_groups.hit_rates(ranking_of(own.query), answers, truth, instants(own.ends_us))
-    return relative_error(answers, truth, instants(own.ends_us), *judged_columns(own.query))
+    return relative_error(answers, truth, instants(own.ends_us), *judged_columns(own.query), tolerance_of(own.query))
 
 
 def _accuracy_rows(

@@ -15,9 +15,12 @@ import pyarrow.compute as pc
 
 from tidegate.declarations.models import from_us, to_us
 from tidegate.declarations.promises import Terms, terms_of
+from tidegate.declarations.tables import GROUPS_ACCURACY
 from tidegate.engine.context import RunContext, StageRun, previous_label
-from tidegate.operators.accuracy import Tally, judge
+from tidegate.operators.accuracy import OfGroups, Tally, judge
+from tidegate.operators.codes import codes
 from tidegate.operators.schedule import Int64s, instants_us
+from tidegate.store.cut import read_file
 from tidegate.store.intervals import Interval, interval_holding
 
 TABLE = "promise_periods"
@@ -28,7 +31,8 @@ def judge_promises(context: RunContext, stage: StageRun, intervals: Sequence[Int
     """Write ``promise_periods`` of the intervals.
 
     Args:
-        fresh: ``accuracy`` of all queries, of the windows that became final in the intervals.
+        fresh: ``accuracy`` of all queries, of the windows that became final in the intervals. ``accuracy_groups`` of
+            them stand in the commit already.
 
     **Cost.** Reads ``accuracy`` of the intervals before, as far back as the longest open period began.
 
@@ -49,13 +53,32 @@ def judge_promises(context: RunContext, stage: StageRun, intervals: Sequence[Int
     newest = warehouse.read_arrow(TABLE, before).sort_by("period_start").to_pylist()
     left = {(row["query"], row["promise"]): row for row in newest}
     rows: dict[Interval, list[dict[str, Any]]] = {interval: [] for interval in intervals}
+    groups = None
+    if any(one.for_each for one in terms):
+        known = [label for label in warehouse.labels(GROUPS_ACCURACY) if oldest <= label < intervals[0].label]
+        columns = [*_COLUMNS, "group_key"]
+        schema = pa.schema([warehouse.schema(GROUPS_ACCURACY).field(name) for name in columns])
+        new = stage.commit.files(GROUPS_ACCURACY, [interval.label for interval in intervals])
+        parts = [warehouse.read_arrow(GROUPS_ACCURACY, known, columns).select(columns).cast(schema)]
+        groups = pa.concat_tables([*parts, *(read_file(file, schema) for file in new)]).sort_by("window_end")
     for one in terms:
         own = windows.filter(pc.equal(windows.column("query"), one.query))
         ends_us, values = instants_us(own.column("window_end")), own.column("value").to_numpy()
-        for interval, row in _rows(one, intervals, horizon_us, ends_us, values, left.get((one.query, one.promise))):
+        of_groups = _of_groups(one, groups) if one.for_each else None
+        before_it = left.get((one.query, one.promise))
+        for interval, row in _rows(one, intervals, horizon_us, ends_us, values, before_it, of_groups):
             rows[interval].append(row)
     for interval in intervals:
         stage.commit.put_arrow(TABLE, interval, pa.Table.from_pylist(rows[interval], schema=warehouse.schema(TABLE)))
+
+
+def _of_groups(terms: Terms, groups: pa.Table | None) -> OfGroups:
+    """The hit rates of a query's groups."""
+    assert groups is not None
+    own = groups.filter(pc.equal(groups.column("query"), terms.query))
+    return OfGroups(
+        instants_us(own.column("window_end")), codes(own.column("group_key"))[0], own.column("value").to_numpy()
+    )
 
 
 def _rows(
@@ -65,6 +88,7 @@ def _rows(
     ends_us: Int64s,
     values: np.ndarray,
     left: Mapping[str, Any] | None,
+    of_groups: OfGroups | None,
 ) -> Iterator[tuple[Interval, dict[str, Any]]]:
     """The rows of one query, after ``left``, the newest before them; under another period that counts for nothing."""
     tally = Tally()
@@ -72,7 +96,7 @@ def _rows(
         tally = Tally(left["periods_judged"], left["periods_kept"])
     for interval in intervals:
         final_us = interval.start_us - horizon_us, interval.end_us - horizon_us
-        for found in judge(terms, ends_us, values, *final_us, tally):
+        for found in judge(terms, ends_us, values, *final_us, tally, of_groups):
             tally = found.tally
             yield (
                 interval,

@@ -7,6 +7,7 @@ cannot hold what it asks for, ``operators.window_sizing.waits``' (:mod:`tidegate
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.declarations.models import Pipeline, Query
-from tidegate.declarations.promises import PERIODS_KEPT, terms_of
+from tidegate.declarations.promises import GROUPS_WITHIN, PERIODS_KEPT, terms_of
 from tidegate.engine import Slice
 from tidegate.engine.context import RunContext, StageRun, previous_label
 from tidegate.operators.accuracy import (
@@ -26,11 +27,12 @@ from tidegate.operators.accuracy import (
     Promise,
     PromiseState,
     Support,
-    oracle_slack,
+    promise_oracle,
     promise_step,
     recent_delay,
 )
 from tidegate.operators.accuracy.promise import STATE_SCHEMA
+from tidegate.operators.codes import codes, group_ids
 from tidegate.operators.schedule import Int64s, instants_us
 from tidegate.queries.scan import EventFiles
 from tidegate.stages.calibrate_waits import footprints_at_end, support_of, within_memory
@@ -46,7 +48,7 @@ _DELAYS_WRITTEN = {"use_dictionary": ["stream", "delay_us"], "column_encoding": 
 EVIDENCE_S = 24 * 3600
 """Needed slacks of windows that became final within so many seconds are pooled: a day holds every hour of the day."""
 _LEAST_SAMPLED_S = 1200
-_EVIDENCE = ["window_end", "slack_s", "share"]
+_EVIDENCE = ["window_end", "slack_s", "share", "group_key"]
 NEEDED_ORDER = [(name, "ascending") for name in ("query", "window_end", "slack_s", "event_id")]
 
 
@@ -99,7 +101,7 @@ def plan_slacks(context: RunContext, stage: StageRun, intervals: Sequence[Interv
                     "slack_s": choice.slack_s,
                     "accuracy_target": promise.target,
                     "accuracy_expected": choice.accuracy_expected,
-                    "oracle_slack_s": oracle_slack(now.slack_s, promise.target, now.weight) if now.windows else None,
+                    "oracle_slack_s": float(math.ceil(promise_oracle(promise, now))) if now.windows else None,
                     "windows": newest.windows,
                     "method": choice.method,
                 }
@@ -130,13 +132,14 @@ def promise_of(pipeline: Pipeline, query: Query) -> Promise:
     terms = terms_of(pipeline, query)
     assert terms is not None
     return Promise(
-        target=terms.least,
+        target=terms.accuracy,
         period_s=terms.period_us / 1e6,
         horizon_s=float(pipeline.horizon_s),
         confidence=PERIODS_KEPT,
         offset_s=max(w.range_s for w in query.windows) / 10,
         waits_for_tuples=query.accuracy is not None,
         calendar=terms.calendar,
+        groups_within=GROUPS_WITHIN if terms.for_each else None,
     )
 
 
@@ -165,18 +168,23 @@ def _needed(
     found = {}
     for query_id in promises:
         own = pool.filter(pc.equal(pool.column("query"), query_id)).select(_EVIDENCE).sort_by(order)
-        ends_us = instants_us(own.column("window_end"))
+        query, ends_us = pipeline.query(query_id), instants_us(own.column("window_end"))
         slack_s, share = own.column("slack_s").to_numpy(), own.column("share").to_numpy()
-        found[query_id] = Needed(ends_us, slack_s, _weights(pipeline.query(query_id), ends_us), share)
+        group = codes(own.column("group_key"))[0] if query.for_each else None
+        of_group = None if group is None else _one_vote([ends_us, group])
+        found[query_id] = Needed(ends_us, slack_s, _weights(query, ends_us), share, group, of_group)
     return found
 
 
 def _weights(query: Query, ends_us: Int64s) -> np.ndarray:
     """One window, one vote: windows with fewer winners than others count as much."""
-    if not query.is_ranked:
-        return np.ones(len(ends_us))
-    _, inverse, counts = np.unique(ends_us, return_inverse=True, return_counts=True)
-    return np.asarray(1.0 / counts[inverse])
+    return _one_vote([ends_us]) if query.is_ranked else np.ones(len(ends_us))
+
+
+def _one_vote(keys: Sequence[Int64s]) -> np.ndarray:
+    """Of each row one divided by how many have the same keys."""
+    number = group_ids(keys, len(keys[0]))
+    return np.asarray(1.0 / np.bincount(number)[number])
 
 
 Asked = tuple[str, float, float]
@@ -302,7 +310,8 @@ def _key(promise: Promise) -> str:
     """What past periods were judged by: under another promise they say nothing."""
     of = promise.calendar
     period = f"{promise.period_s} s" if of is None else f"each {of.name} of {of.zone}"
-    return f"{promise.target} over {period}, final after {promise.horizon_s} s"
+    each = "" if promise.groups_within is None else f" for each of {promise.groups_within} of the groups"
+    return f"{promise.target}{each} over {period}, final after {promise.horizon_s} s"
 
 
 def _restored(kept: pa.Table | None, query_id: str, promise: Promise) -> PromiseState:

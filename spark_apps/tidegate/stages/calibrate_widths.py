@@ -22,11 +22,12 @@ from tidegate.engine.context import RunContext, StageRun
 from tidegate.operators.accuracy import (
     SHARES,
     ShareChoice,
+    Tolerance,
     choose_share,
     evidence_s,
-    largest_errors,
     sample_stride,
     widths_to_try,
+    window_errors,
 )
 from tidegate.operators.accuracy.error_width import Float64s
 from tidegate.operators.schedule import Int64s, Schedule, window_ranges_us
@@ -86,6 +87,11 @@ def judged_columns(query: Query) -> tuple[list[str], list[str]]:
     """The answer's columns that tell groups apart, and those that are judged."""
     groups = list(query.group_outputs)
     return groups, [o.name for o in query.outputs if o.name not in groups]
+
+
+def tolerance_of(query: Query) -> Tolerance:
+    """How the errors of a window's groups make that of the window."""
+    return Tolerance(query.groups_within, query.least_truths)
 
 
 def sampled_windows(query: Query, ends_us: Int64s) -> np.ndarray:
@@ -219,11 +225,13 @@ def candidate_errors(answering: Answering, column: Int64s, truth: pa.Table, ends
 
     **Memory**: the truth, and a part of the answers, never all candidates of all windows and groups.
     """
-    groups, values = judged_columns(answering.question.query)
+    query = answering.question.query
+    groups, values = judged_columns(query)
+    tolerance = tolerance_of(query)
     errors = np.empty((len(ends_us), columns))
     for answers, near, place, windows_us, given, window_of in candidates(answering, truth):
         index = answers.column("_window_index").to_numpy() - given[0]
-        found = largest_errors(answers, index, near, place, window_of, groups, values)
+        found = window_errors(answers, index, near, place, window_of, groups, values, tolerance)
         errors[np.searchsorted(ends_us, windows_us[window_of]), column[given]] = found
     return errors
 

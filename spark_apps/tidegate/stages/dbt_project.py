@@ -23,6 +23,7 @@ import yaml
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, Query, Stream
 from tidegate.declarations.names import CORRECTED
+from tidegate.declarations.tables import GROUPS_ACCURACY
 from tidegate.store.warehouse import Warehouse
 
 SOURCE = "warehouse"
@@ -216,6 +217,8 @@ def declaration(pipeline: Pipeline, table: str, schema: pa.Schema) -> Declaratio
     """Description, columns and tests of a table that the pipeline's declarations name; None for a common table."""
     if table in ("history_leaves", "history_groups"):
         return _leaves(pipeline, table, schema)
+    if table == GROUPS_ACCURACY:
+        return _groups_accuracy(schema)
     if table.startswith("history_samples_"):
         return _samples(pipeline.stream(table.removeprefix("history_samples_")), table, schema)
     kind, _, name = table.partition("_")
@@ -309,6 +312,30 @@ def _leaves(pipeline: Pipeline, table: str, schema: pa.Schema) -> Declaration:
         "description": _text(about, grain=grain.replace("stream, leaf.", "stream and leaf.")),
         "columns": _columns(schema, texts),
         "data_tests": [_grain(*keys, nullable=["group_value"] if grouped else [])],
+    }
+
+
+def _groups_accuracy(schema: pa.Schema) -> Declaration:
+    about = (
+        "How good each group of an answer was, judged against the truth once its window was final, of queries that "
+        "promise FOR a share OF GROUPS, with OR … IN, or FOR EACH. Of a group that says nothing any more the newest "
+        "last_event is old."
+    )
+    texts = {
+        "group_key": "The group, as a JSON object of the answer's group columns, or those of FOR EACH.",
+        "metric": "relative_error, or hit_rate with FOR EACH.",
+        "value": "The largest relative error of the group's figures, or the share of its true best that was named.",
+        "tuples": "How many tuples the group has in the window in truth; of a join, joined ones.",
+        "last_event": "Event time of the last of them; null without any.",
+    }
+    return {
+        "name": GROUPS_ACCURACY,
+        "description": _text(about, grain="one row per query, window and group."),
+        "columns": _columns(schema, texts),
+        "data_tests": [
+            _grain("query", "window_end", "group_key"),
+            _holds("accuracy_groups_value_within_bounds", "value >= 0 and (metric <> 'hit_rate' or value <= 1)"),
+        ],
     }
 
 

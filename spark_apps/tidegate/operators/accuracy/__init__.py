@@ -11,10 +11,11 @@ from tidegate.operators.accuracy.error_width import (
     sample_stride,
     widths_to_try,
 )
-from tidegate.operators.accuracy.judge import Tally, judge, within
+from tidegate.operators.accuracy.judge import OfGroups, Tally, judge, within
 from tidegate.operators.accuracy.likeness import recent_delay
-from tidegate.operators.accuracy.measures import hit_rate, largest_errors, relative_error
+from tidegate.operators.accuracy.measures import Tolerance, group_errors, hit_rate, relative_error, window_errors
 from tidegate.operators.accuracy.promise import Choice, Needed, Promise, PromiseState
+from tidegate.operators.accuracy.promise import oracle as promise_oracle
 from tidegate.operators.accuracy.promise import step as promise_step
 from tidegate.operators.accuracy.slack import (
     SlackChoice,
@@ -34,29 +35,33 @@ __all__ = [
     "DelayLaw",
     "DelaySample",
     "Needed",
+    "OfGroups",
     "Promise",
     "PromiseState",
     "ShareChoice",
     "SlackChoice",
     "Support",
     "Tally",
+    "Tolerance",
     "accuracy_at",
     "choose_share",
     "choose_slack",
     "error_bounds",
     "evidence_s",
     "expected_accuracy",
+    "group_errors",
     "hit_rate",
     "judge",
-    "largest_errors",
     "least_evidence",
     "needed_slack",
     "needed_slack_on_grid",
     "oracle_slack",
+    "promise_oracle",
     "promise_step",
     "recent_delay",
     "relative_error",
     "sample_stride",
     "widths_to_try",
+    "window_errors",
     "within",
 ]

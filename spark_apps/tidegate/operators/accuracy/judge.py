@@ -41,8 +41,8 @@ class Tally:
 class Judgement:
     """What is known of one period [start, end), microseconds.
 
-    ``measured``: mean hit rate, or share of windows within ERROR; None without windows. ``kept``: None while the period
-    is open. ``tally``: of all periods judged up to then, this one included.
+    ``measured``: mean hit rate, or share of windows within ERROR, or of groups that reach ACCURACY; None without
+    windows. ``kept``: None while the period is open. ``tally``: of all periods judged up to then, this one included.
     """
 
     start_us: int
@@ -90,13 +90,53 @@ def measure(terms: Terms, values: Float64s) -> float:
     return round(math.fsum(each.tolist()) / len(values), DIGITS)
 
 
+@dataclass(frozen=True, eq=False)
+class OfGroups:
+    """The hit rates of groups, window by window, of those with a truth.
+
+    ``ends_us`` int64[n], ascending; ``group`` int64[n]; ``values`` float64[n].
+    """
+
+    ends_us: Int64s
+    group: Int64s
+    values: Float64s
+
+    def between(self, start_us: int, end_us: int) -> OfGroups:
+        """Those of windows with an end in [start, end)."""
+        own = slice(*np.searchsorted(self.ends_us, [start_us, end_us]))
+        return OfGroups(self.ends_us[own], self.group[own], self.values[own])
+
+
+def measure_groups(terms: Terms, own: OfGroups) -> float:
+    """The share of a period's groups whose mean hit rate, each over its own windows, reaches ACCURACY; 1 of none.
+
+    The order of the windows does not matter, to the last bit.
+
+    >>> rates = OfGroups(np.array([1, 1, 2]), np.array([7, 8, 8]), np.array([1.0, 1.0, 0.7]))
+    >>> measure_groups(Terms("q", "ACCURACY 90 % FOR EACH depot", "hit_rate", 0.9, 1, True), rates)
+    0.5
+    """
+    if len(own.values) == 0:
+        return 1.0
+    order = np.lexsort((own.values, own.group))
+    _, first, count = np.unique(own.group[order], return_index=True, return_counts=True)
+    means = np.add.reduceat(own.values[order], first) / count
+    return round(float(within(terms, means).mean()), DIGITS)
+
+
 def meets(measured: float, least: float) -> bool:
     """Whether what was measured is at least what was promised: the one comparison."""
     return round(measured, DIGITS) >= round(least, DIGITS)
 
 
 def judge(
-    terms: Terms, ends_us: Int64s, values: Float64s, final_from_us: int, final_until_us: int, tally: Tally
+    terms: Terms,
+    ends_us: Int64s,
+    values: Float64s,
+    final_from_us: int,
+    final_until_us: int,
+    tally: Tally,
+    of_groups: OfGroups | None = None,
 ) -> Iterator[Judgement]:
     """Judge the periods that have become final, and tell how the open one stands.
 
@@ -107,6 +147,7 @@ def judge(
         final_from_us: windows that ended before this instant were final when it was judged last.
         final_until_us: windows that ended before this instant are final now. Those that end later are not looked at.
         tally: as it was left then.
+        of_groups: of a promise for each group, the hit rates of all groups.
 
     Yields:
         The periods that ended since, by start, those without windows left out: nothing was promised in them. Then the
@@ -126,6 +167,8 @@ def judge(
         first, last = np.searchsorted(ends_us, [start_us, min(end_us, final_until_us)])
         own = values[first:last]
         measured = measure(terms, own) if len(own) else None
+        if measured is not None and of_groups is not None:
+            measured = measure_groups(terms, of_groups.between(start_us, min(end_us, final_until_us)))
         kept = None
         if end_us <= final_until_us:
             if measured is None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from math import ceil
+from types import MappingProxyType
 from typing import Any
 
 Row = dict[str, Any]
@@ -19,20 +22,35 @@ def hit_rate(answers: Sequence[Row], truth: Sequence[Row], windows: Sequence[Any
 
 
 def relative_error(
-    answers: Sequence[Row], truth: Sequence[Row], windows: Sequence[Any], groups: Sequence[str], values: Sequence[str]
+    answers: Sequence[Row],
+    truth: Sequence[Row],
+    windows: Sequence[Any],
+    groups: Sequence[str],
+    values: Sequence[str],
+    groups_within: Fraction = Fraction(1),
+    least: Mapping[str, float] = MappingProxyType({}),
 ) -> list[float]:
-    """Per window the largest relative error of any value; a missing or extra group counts 1."""
+    """Per window the ⌈share · n⌉-th smallest of the errors of its n groups; of all of them the largest.
+
+    A group's is the largest relative error of any value. A missing or extra group counts 1; if all columns have a least
+    number to which errors are relative, as one of zeros.
+    """
     errors = []
     for window in windows:
         answered, true = (
             {tuple(row[name] for name in groups): row for row in rows if row["window_end"] == window}
             for rows in (answers, truth)
         )
-        largest = 1.0 if answered.keys() != true.keys() else 0.0
-        for group in answered.keys() & true.keys():
-            for name in values:
-                largest = max(largest, _value_error(answered[group][name], true[group][name]))
-        errors.append(largest)
+        of_groups = []
+        for group in answered.keys() | true.keys():
+            both = group in answered and group in true
+            if both or all(name in least for name in values):
+                one, other = (rows.get(group, dict.fromkeys(values)) for rows in (answered, true))
+                of_groups.append(max(_value_error(one[name], other[name], least.get(name)) for name in values))
+            else:
+                of_groups.append(1.0)
+        rank = ceil(groups_within * len(of_groups))
+        errors.append(sorted(of_groups)[rank - 1] if of_groups else 0.0)
     return errors
 
 
@@ -52,7 +70,9 @@ def least_covering(needed_s: Sequence[float], hits: int) -> int:
     return slack_s
 
 
-def _value_error(answer: Any, true: Any) -> float:
+def _value_error(answer: Any, true: Any, least: float | None = None) -> float:
+    if least is not None:
+        return float(abs((answer or 0) - (true or 0)) / max(abs(true or 0), least))
     if answer == true or (answer != answer and true != true):
         return 0.0
     if answer is None or true is None or isinstance(true, str) or true == 0:

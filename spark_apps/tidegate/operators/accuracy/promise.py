@@ -27,7 +27,15 @@ from scipy.special import fdtri, stdtrit
 from tidegate.operators.accuracy.judge import meets
 from tidegate.operators.accuracy.likeness import SCALES, SLOTS, Moments, places_of, scales, slack_at
 from tidegate.operators.accuracy.outlook import RATIO, SECONDS, Outlook
-from tidegate.operators.accuracy.slack import Float64s, Int64s, choose_slack, least_covering, rounded_up
+from tidegate.operators.accuracy.slack import (
+    Float64s,
+    Int64s,
+    choose_slack,
+    least_covering,
+    least_covering_groups,
+    rounded_up,
+    share_of_groups,
+)
 from tidegate.values.calendar import Calendar, Periods
 
 _LEAST_PERIODS = 5
@@ -76,6 +84,8 @@ class Promise:
     they are compared as ratios, so that 0 is no special case; a tenth of the range, or so. ``waits_for_tuples``:
     whether what is waited for are tuples, so that slacks asked for by the law of all delays mean anything by
     themselves. ``calendar``: the periods, where they are a calendar's; ``period_s`` is then their usual length.
+    themselves. ``groups_within``: of a promise for each group the share of the groups whose mean accuracy is to reach
+    the target; None: it is promised of all together.
     """
 
     target: float
@@ -85,6 +95,7 @@ class Promise:
     offset_s: float = 1.0
     waits_for_tuples: bool = True
     calendar: Calendar | None = None
+    groups_within: float | None = None
 
     @property
     def periods(self) -> Periods:
@@ -97,24 +108,49 @@ class Needed:
     """Needed slacks of true winners, or windows, by window end.
 
     ``end_us`` int64[n], ascending; ``slack_s`` float64[n]; ``weight`` float64[n]: 1/|truth of the window|. ``share``
-    float64[n]: of the range, the least that had to be held (NaN: not measured).
+    float64[n]: of the range, the least that had to be held (NaN: not measured). ``group`` int64[n], of a promise for
+    each group: which one; ``group_weight`` float64[n]: 1/|truth of the window and group|.
     """
 
     end_us: Int64s
     slack_s: Float64s
     weight: Float64s
     share: Float64s | None = None
+    group: Int64s | None = None
+    group_weight: Float64s | None = None
 
     def between(self, start_us: int, end_us: int) -> Needed:
         """Those of windows with an end in [start, end)."""
         own = slice(*np.searchsorted(self.end_us, [start_us, end_us]))
         share = None if self.share is None else self.share[own]
-        return Needed(self.end_us[own], self.slack_s[own], self.weight[own], share)
+        group = None if self.group is None else self.group[own]
+        of_group = None if self.group_weight is None else self.group_weight[own]
+        return Needed(self.end_us[own], self.slack_s[own], self.weight[own], share, group, of_group)
 
     @property
     def windows(self) -> int:
         """How many windows."""
         return int(np.count_nonzero(np.diff(self.end_us))) + (len(self.end_us) > 0)
+
+
+def oracle(promise: Promise, needed: Needed, slack_s: Float64s | None = None) -> float:
+    """The least slack that would have kept the promise over these, at least one.
+
+    ``slack_s``: of each, if what it needed is measured otherwise than in seconds.
+    """
+    slack_s = needed.slack_s if slack_s is None else slack_s
+    if promise.groups_within is None or needed.group is None or needed.group_weight is None:
+        return least_covering(slack_s, promise.target, needed.weight)
+    return least_covering_groups(slack_s, needed.group, promise.target, needed.group_weight, promise.groups_within)
+
+
+def _kept(promise: Promise, needed: Needed, slack_s: Float64s) -> bool:
+    """Whether the promise was kept over these, with such a slack at each."""
+    in_time = needed.slack_s <= slack_s
+    if promise.groups_within is None or needed.group is None or needed.group_weight is None:
+        return meets(float(needed.weight[in_time].sum() / needed.weight.sum()), promise.target)
+    reached = share_of_groups(in_time, needed.group, promise.target, needed.group_weight)
+    return meets(reached, promise.groups_within)
 
 
 @dataclass(frozen=True)
@@ -364,7 +400,7 @@ def _observed(
     for i in np.flatnonzero(np.isnan(slack_s[:-1]) & (at_us[1:] <= final_us)).tolist():
         own = needed.between(int(at_us[i]), int(at_us[i + 1]))
         if len(own.end_us):
-            slack_s[i] = least_covering(own.slack_s, promise.target, own.weight)
+            slack_s[i] = oracle(promise, own)
     if len(at_us) == 0 or now_us // slot_us > int(at_us[-1]) // slot_us:
         at_us, slack_s = np.append(at_us, now_us), np.append(slack_s, np.nan)
         recent = np.append(recent, np.nan if recent_s is None else recent_s)
@@ -433,12 +469,11 @@ def _judged(promise: Promise, state: PromiseState, now_us: int, needed: Needed) 
         at = _in_force(state, own)
         level = state.level
         if len(state.plan_us) and promise.confidence is not None:
-            reached = own.weight[own.slack_s <= state.plan_slack_s[at]].sum() / own.weight.sum()
-            broken = not meets(float(reached), promise.target)
+            broken = not _kept(promise, own, state.plan_slack_s[at])
             level = float(np.clip(level + _LEVEL_STEP * (aim(promise) - 1 + broken), *_LEVELS))
         units = state.plan_unit_s[(state.plan_us > start_us) & (state.plan_us <= end_us)]
         known = units[~np.isnan(units)]
-        oracle_s = least_covering(own.slack_s, promise.target, own.weight)
+        oracle_s = oracle(promise, own)
         nothing: Float64s = np.full(SCALES + 1, np.nan)
         tried = np.column_stack([state.plan_like_s, state.plan_other_s])
         waited = np.average(tried[at], axis=0, weights=own.weight) if len(tried) else nothing
@@ -475,7 +510,7 @@ def _place(promise: Promise, own: Needed, places: Float64s) -> Float64s:
     """float64[scales]: where on each a period would have been kept; NaN if that is not known."""
     if np.isnan(places).any():
         return np.full(SCALES, np.nan)
-    return np.array([least_covering(one, promise.target, own.weight) for one in places])
+    return np.array([oracle(promise, own, one) for one in places])
 
 
 def _choice(promise: Promise, state: PromiseState, needed: Needed, unit_s: float | None, initial_s: float) -> Choice:
@@ -509,6 +544,8 @@ def _warming_up(
     if len(needed.end_us):
         pooled = choose_slack(needed.slack_s, promise.target, confidence=promise.confidence, weights=needed.weight)
         candidates.append(pooled.slack_s)
+        if promise.groups_within is not None:
+            candidates.append(oracle(promise, needed))
     if unit_s is not None and promise.waits_for_tuples:
         candidates.append(unit_s)
     return Choice(max(candidates), None, "warm_up")

@@ -177,6 +177,48 @@ def least_covering(needed_s: Float64s, share: float, weights: Float64s | None = 
     return float(needed_s[order[min(position, len(order) - 1)]])
 
 
+def least_covering_groups(
+    needed_s: Float64s, group: Int64s, share: float, weights: Float64s, groups_within: float
+) -> float:
+    """The least of the needed slacks that covers the share of the weight of so many of the groups; n ≥ 1.
+
+    Args:
+        needed_s: float64[n], seconds.
+        group: int64[n], the group that each belongs to.
+        share: of each group's weight.
+        weights: float64[n], positive.
+        groups_within: the share of the groups.
+
+    **Cost.** O(n log n).
+
+    >>> needed, group = np.array([0.0, 9.0, 0.0, 60.0]), np.array([7, 7, 8, 8])
+    >>> [least_covering_groups(needed, group, share, np.ones(4), 0.5) for share in (0.5, 1.0)]
+    [0.0, 9.0]
+    """
+    order = np.lexsort((needed_s, group))
+    slack_s, weight = needed_s[order], weights[order]
+    _, first, count = np.unique(group[order], return_index=True, return_counts=True)
+    total = np.add.reduceat(weight, first)
+    covered = np.cumsum(weight)
+    before = covered[first] - weight[first]
+    reached = covered - np.repeat(before, count) >= np.repeat(total * (share - ROUNDING), count)
+    place = np.where(reached, np.arange(len(order)), len(order))
+    # By rounding a group's last may seem to fall short.
+    least = np.minimum(np.minimum.reduceat(place, first), first + count - 1)
+    return least_covering(slack_s[least], groups_within)
+
+
+def share_of_groups(within: npt.NDArray[np.bool_], group: Int64s, share: float, weights: Float64s) -> float:
+    """The share of the groups of whose weight at least that share is within.
+
+    >>> share_of_groups(np.array([True, False, True]), np.array([7, 7, 8]), 0.9, np.ones(3))
+    0.5
+    """
+    _, of = np.unique(group, return_inverse=True)
+    reached = np.bincount(of, weights * within) >= np.bincount(of, weights) * (share - ROUNDING)
+    return float(reached.mean())
+
+
 def _tolerance_rank(n: int, target: float, confidence: float) -> int:
     """The least r with P(Binomial(n, target) < r) ≥ confidence; n + 1 if no order statistic is enough."""
     if not 0 < confidence < 1:
