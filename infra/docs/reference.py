@@ -232,11 +232,25 @@ def query_refusals() -> str:
     return _table(("query", "line:column: message"), rows)
 
 
+def derived_examples() -> str:
+    """Derived streams that are accepted: the cases of tests/spec/derived_streams/valid.txt."""
+    return "\n\n".join(f"**{title}**\n\n```sql\n{text}\n```" for title, text, _ in _cases("derived_streams/valid.txt"))
+
+
+def derived_refusals() -> str:
+    """Derived streams that are refused: the cases of tests/spec/derived_streams/mistakes.txt."""
+    rows = [(_code(text), _escaped(message)) for _, text, message in _cases("derived_streams/mistakes.txt")]
+    return _table(("files", "file:line:column: message"), rows)
+
+
 def answer_examples() -> str:
     """What a query answers: the cases of tests/spec/answers/cases.yml."""
     found = []
     for case in yaml.safe_load((SPEC / "answers" / "cases.yml").read_text(encoding="utf-8")):
-        parts = [f"### {case['name'][0].upper()}{case['name'][1:]}", f"```sql\n{case['sql'].strip()}\n```"]
+        texts = [f"-- streams/{name}.sql\n{sql.strip()}\n" for name, sql in case.get("streams", {}).items()]
+        texts += [f"-- the query\n{case['sql'].strip()}" if texts else case["sql"].strip()]
+        sql = "\n".join(texts)
+        parts = [f"### {case['name'][0].upper()}{case['name'][1:]}", f"```sql\n{sql}\n```"]
         tuples = [
             (f"`{stream}`", *(_value(value) for value in row))
             for key in ("a", "also_a", "b", "c")
@@ -304,6 +318,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "aggregates": aggregates,
     "query-examples": query_examples,
     "query-refusals": query_refusals,
+    "derived-examples": derived_examples,
+    "derived-refusals": derived_refusals,
     "answer-examples": answer_examples,
 }
 

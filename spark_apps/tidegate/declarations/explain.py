@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from textwrap import wrap
 
-from tidegate.declarations.models import Column, KafkaSource, OnMiss, Pipeline, Query, Stream
+from tidegate.declarations.models import Column, DerivedStream, KafkaSource, OnMiss, Pipeline, Query, Stream, Window
 from tidegate.declarations.promises import SENTENCE
 from tidegate.declarations.units import show_bytes, show_duration
 
@@ -29,6 +29,7 @@ def describe(pipeline: Pipeline) -> str:
     title = f"Pipeline {pipeline.name}" + (f": {pipeline.description}" if pipeline.description else "")
     parts = ["\n".join([title, *_aligned(facts)])]
     parts += ["\n".join(_stream_lines(pipeline, stream)) for stream in pipeline.streams]
+    parts += ["\n".join(_derived_lines(stream)) for stream in pipeline.derived]
     parts += ["\n".join(_query_lines(query)) for query in pipeline.queries]
     return "\n\n".join(parts) + "\n"
 
@@ -66,6 +67,18 @@ def _stream_lines(pipeline: Pipeline, stream: Stream) -> list[str]:
     ]
     title = f"Stream {stream.name}" + (f": {stream.description}" if stream.description else "")
     return [title, *_aligned(facts)]
+
+
+def _derived_lines(stream: DerivedStream) -> list[str]:
+    through = "" if stream.reads == stream.stream else f", through {stream.reads}"
+    facts = [
+        ("tuples of", f"{stream.stream}{through}: no copy, with their ids, event times and arrival times"),
+        ("where", stream.predicate or ""),
+        ("columns", "\n".join(_table([(c.name, c.type, c.expression) for c in stream.columns]))),
+        ("history", f"that of {stream.stream}"),
+    ]
+    about = stream.description.split("\n\n")[0].replace("\n", " ")
+    return [f"Derived stream {stream.name}" + (f": {about}" if about else ""), *_aligned(facts)]
 
 
 def _source(stream: Stream) -> str:
@@ -115,7 +128,7 @@ def _history(stream: Stream) -> str:
 
 
 def _query_lines(query: Query) -> list[str]:
-    windows = [(w.alias, f"last {show_duration(w.range_s)} of {w.stream}") for w in query.windows]
+    windows = [(w.alias, f"last {show_duration(w.range_s)} of {_read(w)}") for w in query.windows]
     joins = [" = ".join(f"{alias}.{column}" for alias, column in joined.columns) for joined in query.join_classes]
     slots = {g.slot: g.words for g in query.group_by}
     slots |= {a.slot: a.words(_argument(a.alias, a.expression)) for a in query.aggregates}
@@ -137,6 +150,10 @@ def _query_lines(query: Query) -> list[str]:
     ]
     about = query.description.split("\n\n")[0].replace("\n", " ")
     return [f"Query {query.id}" + (f": {about}" if about else ""), *_aligned(facts)]
+
+
+def _read(window: Window) -> str:
+    return f"{window.derived}, from {window.stream}" if window.derived else window.stream
 
 
 def _of_each(query: Query) -> str:

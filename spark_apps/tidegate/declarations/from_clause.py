@@ -50,7 +50,7 @@ def read_from(
             complete = False
             continue
         named += 1
-        complete &= _check_table(table, report)
+        complete &= check_table(table, report)
         offset = offset_of(table.this)
         clause = unused.pop(offset, nameless if len(tables) == 1 else None)
         if clause is None and nameless is not None:
@@ -75,7 +75,8 @@ def read_from(
             if tick_us and clause.range_us % tick_us:
                 message = f"the range {show_duration(clause.range_us / SECOND_US)} is not a multiple of the tick"
                 report.add(clause.offset, message, f"a multiple of {show_duration(tick_us / SECOND_US)}")
-            windows.append(Window(alias=alias, stream=schema.name, range_s=clause.range_us / SECOND_US))
+            stream, derived = (schema.stream, schema.name) if schema.stream else (schema.name, None)
+            windows.append(Window(alias=alias, stream=stream, range_s=clause.range_us / SECOND_US, derived=derived))
     if named == len(tables):
         for clause in unused.values():
             report.add(clause.offset, "a window must follow a stream's name", WINDOW_SHAPE)
@@ -110,7 +111,8 @@ def _read_join(join: exp.Join, sources: From, report: Report) -> bool:
     return True
 
 
-def _check_table(table: exp.Table, report: Report) -> bool:
+def check_table(table: exp.Table, report: Report) -> bool:
+    """Whether nothing stands behind a stream's name but its alias; the rest is a mistake."""
     good = True
     for key, value in table.args.items():
         if value and key not in ("this", "alias"):

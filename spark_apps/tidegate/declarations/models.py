@@ -206,11 +206,15 @@ class Stream(Model):
 
 
 class Window(Model):
-    """One window that a query reads: ``stream [RANGE range_s] AS alias``."""
+    """One window that a query reads: ``stream [RANGE range_s] AS alias``.
+
+    ``derived``: the derived stream that the query names; ``stream`` is then the one whose tuples it has.
+    """
 
     alias: str
     stream: str
     range_s: float
+    derived: str | None = None
 
 
 class Aggregate(Model):
@@ -289,11 +293,20 @@ class Output(Model):
 
 
 class JoinClass(Model):
-    """Columns that the WHERE clause equates, one or more an alias: ``j0: a.origin = b.origin``."""
+    """Columns that the WHERE clause equates, one or more an alias: ``j0: a.origin = b.origin``.
+
+    ``computed``: those of them that are no names, but Spark SQL over the bare column names of the alias.
+    """
 
     slot: str
     columns: tuple[tuple[str, str], ...]  # (alias, column)
     type: ColumnType
+    computed: tuple[tuple[str, str], ...] = ()
+
+    def sql(self, alias: str) -> list[str]:
+        """The alias' columns as Spark SQL."""
+        columns = [column for column in self.columns if column[0] == alias]
+        return [f"({column[1]})" if column in self.computed else f"`{column[1]}`" for column in columns]
 
 
 class Order(Model):
@@ -392,6 +405,29 @@ class Query(Model):
         return self.error if self.error is not None else self.accuracy
 
 
+class DerivedColumn(Model):
+    """A column of a derived stream; ``expression``: Spark SQL over the bare column names of the declared stream."""
+
+    name: str
+    type: ColumnType
+    expression: str
+
+
+class DerivedStream(Model):
+    """A SELECT that queries read like a stream. It is no copy: its tuples are those of ``stream``, a declared one.
+
+    ``reads``: the stream that it names, which may be derived too. ``predicate``: Spark SQL over the bare column names
+    of ``stream``, with the conditions of all derived streams between, or None.
+    """
+
+    name: str
+    description: str
+    reads: str
+    stream: str
+    columns: tuple[DerivedColumn, ...]
+    predicate: str | None
+
+
 class Pipeline(Model):
     """One declared pipeline.
 
@@ -422,6 +458,7 @@ class Pipeline(Model):
     retention_s: dict[str, int] = {}
     streams: tuple[Stream, ...]
     queries: tuple[Query, ...]
+    derived: tuple[DerivedStream, ...] = ()
 
     @property
     def landed_streams(self) -> tuple[Stream, ...]:

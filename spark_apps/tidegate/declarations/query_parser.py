@@ -25,6 +25,7 @@ from tidegate.declarations.units import SECOND_US, show_duration
 
 _KEYWORDS = ("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "QUALIFY", "ORDER", "LIMIT", *CLAUSES)
 MAX_ANSWER_COLUMNS = 200
+QUERY_SHAPE = "SELECT … FROM stream [60 MINUTES] …"
 _SUPPORTED = frozenset({"expressions", "from_", "joins", "where", "group", "having", "qualify", "order", "limit"})
 # What comes behind FROM, WHERE, GROUP and their like; behind a column come operators, commas and closing parentheses.
 _BEHIND_CLAUSES = (TokenType.VAR, TokenType.IDENTIFIER, TokenType.NUMBER, TokenType.STRING, TokenType.L_PAREN)
@@ -62,7 +63,7 @@ def _parse(
 ) -> Query | None:
     _check_every(text, report, tick_us)
     columns = {name.lower() for schema in (schemas or {}).values() for name in schema.columns or ()}
-    select = _parse_select(text, report, columns)
+    select = parse_select(text, report, columns)
     if select is None or not _check_shape(select, report):
         return None
     sources = read_from(select, text, report, schemas, tick_us)
@@ -111,7 +112,7 @@ def _check_corrections(query: Query, text: QueryText, report: Report) -> None:
         report.add(text.offsets["MISS"], message, "another AS name for one of the answer's columns")
 
 
-def _parse_select(text: QueryText, report: Report, columns: Set[str]) -> exp.Select | None:
+def parse_select(text: QueryText, report: Report, columns: Set[str], shape: str = QUERY_SHAPE) -> exp.Select | None:
     """Parse with sqlglot: the tree of the plain SELECT; its positions are those of the file.
 
     ``columns``: lower-case names of all streams' columns, for the message where one of them is a word of SQL.
@@ -127,10 +128,10 @@ def _parse_select(text: QueryText, report: Report, columns: Set[str]) -> exp.Sel
         return None
     except (ValueError, TypeError, AttributeError, IndexError, KeyError):
         # Malformed text can trip the parser itself before it knows what it met.
-        report.add(tokens[0].start, "the query cannot be parsed", "SELECT … FROM stream [60 MINUTES] …")
+        report.add(tokens[0].start, "the query cannot be parsed", shape)
         return None
     if len(trees) != 1 or not isinstance(trees[0], exp.Select):
-        report.add(tokens[0].start, "the query cannot be parsed", "SELECT … FROM stream [60 MINUTES] …")
+        report.add(tokens[0].start, "the query cannot be parsed", shape)
         return None
     return trees[0]
 

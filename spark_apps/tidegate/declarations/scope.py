@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 
@@ -29,11 +30,19 @@ class StreamSchema:
     """What queries need to know of a stream; ``columns`` is None if they could not be read (a mistake says why).
 
     ``event_time``: the column that is the tuples' event time.
+
+    Of a derived stream ``stream`` is the declared stream whose tuples it has; ``stored`` and ``computed`` say of its
+    columns under which other name the tuples hold them, or by which Spark SQL they are computed of the tuples;
+    ``conditions`` must be true of a tuple.
     """
 
     name: str
     columns: dict[str, ColumnType] | None
     event_time: str | None = None
+    stream: str | None = None
+    stored: Mapping[str, str] = field(default_factory=dict)
+    computed: Mapping[str, str] = field(default_factory=dict)
+    conditions: tuple[str, ...] = ()
 
     @cached_property
     def by_lower(self) -> dict[str, str]:
@@ -43,11 +52,22 @@ class StreamSchema:
 
 @dataclass(frozen=True)
 class ScopedColumn:
-    """One column as the query sees it."""
+    """One column as the query sees it.
+
+    ``stored``: the name under which tuples hold it, empty: its own; ``computed``: Spark SQL of a column that they do
+    not hold.
+    """
 
     alias: str
     name: str
     type: ColumnType
+    stored: str = ""
+    computed: str = ""
+
+    @property
+    def source(self) -> str:
+        """The tuples' column, or what is computed of them."""
+        return self.computed or self.stored or self.name
 
 
 @dataclass(frozen=True)
@@ -101,7 +121,7 @@ class Scope:
 
     def representative(self, column: ScopedColumn) -> tuple[str, str]:
         """The same for all columns of a join class, unlike for any other column."""
-        own = (column.alias, column.name)
+        own = (column.alias, column.source)
         return next((joined.columns[0] for joined in self.classes if own in joined.columns), own)
 
     def _qualified(self, table: str, name: str) -> ScopedColumn | Unresolved:
@@ -122,4 +142,7 @@ class Scope:
     def _column(self, alias: str, name: str) -> ScopedColumn | None:
         schema = self.aliases[alias]
         known = schema.by_lower.get(name.lower())
-        return ScopedColumn(alias, known, schema.columns[known]) if known and schema.columns else None
+        if not known or not schema.columns:
+            return None
+        stored, computed = schema.stored.get(known, ""), schema.computed.get(known, "")
+        return ScopedColumn(alias, known, schema.columns[known], stored, computed)

@@ -336,9 +336,10 @@ def computations(query: Query, alias: str) -> list[tuple[str | None, str, pa.Dat
         asked += [(o.slot, o.expression, arrow_type(o.type)) for o in query.order_by]
         asked += [(f"p{i}", o.expression, arrow_type(o.type)) for i, o in enumerate(query.outputs)]
         return [*asked, ("event_id", "`event_id`", pa.string())]
-    for join, own in zip(query.join_classes, _own_columns(query, alias), strict=True):
-        asked += [(None, f"`{own[0]}` = `{other}`", pa.bool_()) for other in own[1:]]
-        asked += [(join.slot, f"`{name}`", arrow_type(join.type)) for name in own[:1]]
+    for join in query.join_classes:
+        own = join.sql(alias)
+        asked += [(None, f"{own[0]} = {other}", pa.bool_()) for other in own[1:]]
+        asked += [(join.slot, sql, arrow_type(join.type)) for sql in own[:1]]
     keys = _groups_of_keys(query)
     groups = [g for g in query.group_by if g.alias == alias and g.slot not in keys]
     asked += [(g.slot, g.sql, arrow_type(g.type)) for g in groups]
@@ -349,11 +350,6 @@ def computations(query: Query, alias: str) -> list[tuple[str | None, str, pa.Dat
             if aggregate.by is not None:
                 asked.append((_by(aggregate), aggregate.by, arrow_type(aggregate.by_type)))
     return asked
-
-
-def _own_columns(query: Query, alias: str) -> list[list[str]]:
-    """Of each join class, the columns of the alias; the first one is the slot's, the others equal it."""
-    return [[c for a, c in join.columns if a == alias] for join in query.join_classes]
 
 
 def _top_k_columns(query: Query) -> list[tuple[str, str]]:
