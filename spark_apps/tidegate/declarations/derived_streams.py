@@ -6,7 +6,7 @@ declared stream beneath it and its WHERE is one more condition; all that answers
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,12 +16,13 @@ from sqlglot.tokens import Token, TokenType
 from tidegate.declarations.errors import Mistake
 from tidegate.declarations.expression_types import Typer, render, stored_column, typed_sql
 from tidegate.declarations.from_clause import check_table
-from tidegate.declarations.join_conditions import conjuncts, render_condition
+from tidegate.declarations.join_conditions import render_condition
 from tidegate.declarations.models import DerivedColumn, DerivedStream
 from tidegate.declarations.names import EVENT_COLUMNS, identifier_refusal, refusal
 from tidegate.declarations.positions import Misspelt, Report, read_source
 from tidegate.declarations.query_parser import MAX_ANSWER_COLUMNS, parse_select
 from tidegate.declarations.query_text import MAX_BRACKETS, QueryText, split_query, tokenize
+from tidegate.declarations.reference_joins import ReferenceJoin, Tables, attach, take_joins
 from tidegate.declarations.scope import Scope, ScopedColumn, StreamSchema, offset_of
 from tidegate.values.types import ColumnType
 
@@ -44,6 +45,7 @@ class _File:
     text: QueryText | None = None
     select: exp.Select | None = None
     table: exp.Table | None = None
+    joins: Sequence[ReferenceJoin] = ()
 
 
 @dataclass
@@ -51,9 +53,11 @@ class DerivedStreams:
     """Reads the derived streams of a folder, each after the one that it reads.
 
     ``schemas``: of the declared streams, and then of the derived ones; None if the declared ones could not be read.
+    ``tables``: the reference tables, None of those that could not be read.
     """
 
     schemas: dict[str, StreamSchema] | None
+    tables: Tables = field(default_factory=dict)
     streams: list[DerivedStream] = field(default_factory=list)
     mistakes: list[Mistake] = field(default_factory=list)
     _files: dict[str, _File] = field(default_factory=dict)
@@ -70,12 +74,14 @@ class DerivedStreams:
                 continue
             file = _File(path.stem, Report(source))
             problem = identifier_refusal(path.stem, "stream")
-            if problem is None and path.stem in declared:
-                problem = f"pipeline.yml has a stream '{path.stem}' already", "another name"
+            if problem is None and path.stem in (*declared, *self.tables):
+                kind = "stream" if path.stem in declared else "table"
+                problem = f"pipeline.yml has a {kind} '{path.stem}' already", "another name"
             if problem:
                 file.report.add(0, *problem)
             else:
-                _parse(file, {c.lower() for s in (self.schemas or {}).values() for c in s.columns or ()})
+                columns = {c.lower() for s in (self.schemas or {}).values() for c in s.columns or ()}
+                _parse(file, columns, self.tables)
                 self._files[path.stem] = file
             self.mistakes += file.report.mistakes
         for file in self._files.values():
@@ -127,7 +133,7 @@ class DerivedStreams:
         return self.schemas[name] if self.schemas[name].columns is not None else None
 
 
-def _parse(file: _File, columns: set[str]) -> None:
+def _parse(file: _File, columns: set[str], tables: Tables) -> None:
     """Read the syntax of a file: a SELECT over one stream, without any clause that belongs to a query."""
     report = file.report
     tokens = tokenize(report.source.text, report)
@@ -143,19 +149,31 @@ def _parse(file: _File, columns: set[str]) -> None:
     if text.windows or text.offsets:
         return
     select = parse_select(text, report, columns, DERIVED_SHAPE)
-    if select is None:
-        return
+    if select is not None and _has_nothing_else(select, report):
+        _read_from(file, text, select, tables)
+
+
+def _has_nothing_else(select: exp.Select, report: Report) -> bool:
     for key, value in select.args.items():
         if value and key not in ("expressions", "from_", "joins", "where"):
             node = value[0] if isinstance(value, list) else value
             offset = offset_of(node) if isinstance(node, exp.Expression) else offset_of(select)
             name = _NAMES.get(key, key.strip("_").upper())
             report.add(offset, f"{name} is not supported in a derived stream", _IN_QUERIES)
-            return
+            return False
+    return True
+
+
+def _read_from(file: _File, text: QueryText, select: exp.Select, tables: Tables) -> None:
+    report = file.report
     if not select.args.get("from_"):
         report.add(offset_of(select), "FROM is missing", DERIVED_SHAPE)
-    elif select.args.get("joins"):
-        message = "a derived stream reads one stream"
+        return
+    joins = take_joins(select, text, report, tables)
+    if joins is None:
+        return
+    if select.args.get("joins"):
+        message = "a derived stream reads one stream, and reference tables"
         report.add(offset_of(select.args["joins"][0].this), message, "the join in the queries that read the streams")
     elif not select.expressions:
         report.add(0, "the SELECT list is empty", "columns and expressions")
@@ -165,7 +183,7 @@ def _parse(file: _File, columns: set[str]) -> None:
         if not named:
             report.add(offset_of(table), "FROM takes a stream by name", DERIVED_SHAPE)
         elif check_table(table, report):
-            file.text, file.select, file.table = text, select, table
+            file.text, file.select, file.table, file.joins = text, select, table, joins
 
 
 def _is_one_select(tokens: list[Token], report: Report) -> bool:
@@ -194,6 +212,10 @@ class _Derived:
         problem = refusal(self.alias, "alias") if self.table.alias else None
         if problem:
             self.report.add(offset_of(self.table.args["alias"]), *problem)
+        where = self.select.args.get("where")
+        lookups, self.wheres = attach(self.file.joins, [where.this] if where else [], self.scope, self.report)
+        if lookups is None:
+            return None
         columns: dict[str, ColumnType] = {}
         stored: dict[str, str] = {}
         computed: dict[str, str] = {}
@@ -227,6 +249,7 @@ class _Derived:
             stored=stored,
             computed=computed,
             conditions=conditions,
+            lookups=tuple(dict.fromkeys((*self.below.lookups, *lookups.get(self.alias, ())))),
         )
 
     def model(self, schema: StreamSchema) -> DerivedStream:
@@ -244,6 +267,7 @@ class _Derived:
             stream=schema.stream,
             columns=tuple(columns),
             predicate=" AND ".join(schema.conditions) or None,
+            lookups=schema.lookups,
         )
 
     def _items(self) -> list[exp.Expression]:
@@ -253,13 +277,18 @@ class _Derived:
             every = isinstance(item, exp.Column) and isinstance(item.this, exp.Star)
             if not isinstance(item, exp.Star) and not every:
                 items.append(item)
-            elif every and item.table.lower() != self.alias.lower():
-                self.report.add(offset_of(item), f"unknown alias '{item.table}'", f"{self.alias}.*")
-            else:
-                for name in self.below.columns or ():
-                    column = exp.column(name, quoted=True)
+                continue
+            table, names = None, list(self.below.columns or ())
+            if every and item.table.lower() != self.alias.lower():
+                table = next((a for a in self.scope.references if a.lower() == item.table.lower()), None)
+                names = [column.name for column in self.scope.references[table].values()] if table else []
+            if names:
+                for name in names:
+                    column = exp.column(name, table=table or self.alias, quoted=True)
                     column.this.meta["start"] = offset_of(item)
                     items.append(column)
+            else:
+                self.report.add(offset_of(item), f"unknown alias '{item.table}'", f"{self.alias}.*")
         return items
 
     def _name(self, item: exp.Expression, before: Mapping[str, ColumnType]) -> str | None:
@@ -287,9 +316,8 @@ class _Derived:
         return name
 
     def _conditions(self) -> tuple[str, ...]:
-        where = self.select.args.get("where")
-        conditions = list(self.below.conditions)
-        for part in conjuncts(where.this) if where else ():
+        conditions = [*self.below.conditions, *self.scope.matched.get(self.alias, ())]
+        for part in self.wheres:
             if self.typer.condition(part, "WHERE"):
                 conditions.append(self._short(render_condition(part, self.scope), part))
         return tuple(conditions)

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from textwrap import wrap
 
-from tidegate.declarations.models import Column, DerivedStream, KafkaSource, OnMiss, Pipeline, Query, Stream, Window
+from tidegate.declarations.models import (
+    REFERENCE_SHARE,
+    Column,
+    DerivedStream,
+    KafkaSource,
+    Lookup,
+    OnMiss,
+    Pipeline,
+    Query,
+    ReferenceTable,
+    Stream,
+    Window,
+)
 from tidegate.declarations.promises import SENTENCE
 from tidegate.declarations.units import show_bytes, show_duration
 
@@ -29,6 +41,7 @@ def describe(pipeline: Pipeline) -> str:
     title = f"Pipeline {pipeline.name}" + (f": {pipeline.description}" if pipeline.description else "")
     parts = ["\n".join([title, *_aligned(facts)])]
     parts += ["\n".join(_stream_lines(pipeline, stream)) for stream in pipeline.streams]
+    parts += ["\n".join(_table_lines(pipeline, table)) for table in pipeline.tables]
     parts += ["\n".join(_derived_lines(stream)) for stream in pipeline.derived]
     parts += ["\n".join(_query_lines(query)) for query in pipeline.queries]
     return "\n\n".join(parts) + "\n"
@@ -69,10 +82,29 @@ def _stream_lines(pipeline: Pipeline, stream: Stream) -> list[str]:
     return [title, *_aligned(facts)]
 
 
+def _table_lines(pipeline: Pipeline, table: ReferenceTable) -> list[str]:
+    columns = [(c.name, c.type + ("" if c.nullable else ", never null"), c.description) for c in table.columns]
+    valid = ""
+    if table.valid_from:
+        until = table.valid_to or f"the next {table.valid_from} of the key"
+        valid = f"from {table.valid_from} to before {until}; a tuple meets the row valid at its event time"
+    most = show_bytes(pipeline.process_budget_bytes // REFERENCE_SHARE)
+    facts = [
+        ("source", f"{table.format}, {table.path}, read by every interval's ingest"),
+        ("key", ", ".join(table.key)),
+        ("valid", valid),
+        ("in effect", "a tuple meets the version of the interval that ingests it; runs that are repeated keep it"),
+        ("memory", f"held by every process that reads tuples; all tables together at most {most}"),
+        ("columns", "\n".join(_table(columns))),
+    ]
+    return [f"Reference table {table.name}" + (f": {table.description}" if table.description else ""), *_aligned(facts)]
+
+
 def _derived_lines(stream: DerivedStream) -> list[str]:
     through = "" if stream.reads == stream.stream else f", through {stream.reads}"
     facts = [
         ("tuples of", f"{stream.stream}{through}: no copy, with their ids, event times and arrival times"),
+        ("looked up", _lookups(stream.lookups)),
         ("where", stream.predicate or ""),
         ("columns", "\n".join(_table([(c.name, c.type, c.expression) for c in stream.columns]))),
         ("history", f"that of {stream.stream}"),
@@ -136,6 +168,7 @@ def _query_lines(query: Query) -> list[str]:
     facts = [
         ("kind", query.kind.replace("_", "-")),
         ("windows", "\n".join(_table(windows))),
+        ("looked up", "\n".join(f"{w.alias}: {_lookups(w.lookups)}" for w in query.windows if w.lookups)),
         ("where", "\n".join(f"{alias}: {predicate}" for alias, predicate in query.predicates.items())),
         ("joined on", "\n".join(joins)),
         ("groups", ", ".join(f"{g.slot} = {slots[g.slot]}" for g in query.group_by)),
@@ -150,6 +183,10 @@ def _query_lines(query: Query) -> list[str]:
     ]
     about = query.description.split("\n\n")[0].replace("\n", " ")
     return [f"Query {query.id}" + (f": {about}" if about else ""), *_aligned(facts)]
+
+
+def _lookups(lookups: Sequence[Lookup]) -> str:
+    return ", ".join(f"{lookup.table} by {', '.join(lookup.keys)}" for lookup in lookups)
 
 
 def _read(window: Window) -> str:

@@ -479,7 +479,8 @@ def column_named(name: str) -> exp.Column:
     >>> [column_named(name).sql("spark") for name in ("dep_delay", "drop", "order")]
     ['dep_delay', '`drop`', '`order`']
     """
-    plain = tokenize(name, dialect="spark")[0].token_type is TokenType.VAR and not is_reserved(name)
+    word = re.fullmatch(r"\w+", name) is not None
+    plain = word and tokenize(name, dialect="spark")[0].token_type is TokenType.VAR and not is_reserved(name)
     return exp.column(name, quoted=not plain)
 
 

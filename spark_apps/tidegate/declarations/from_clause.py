@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -63,7 +63,7 @@ def read_from(
                 misplaced.offset if misplaced else offset, f"the window of stream '{table.name}' {where}", WINDOW_SHAPE
             )
         schema = _schema(table, report, streams)
-        alias = _alias(table, sources, report)
+        alias = read_alias(table, sources.schemas, report)
         if schema is None or alias is None:
             complete = False
             continue
@@ -76,7 +76,9 @@ def read_from(
                 message = f"the range {show_duration(clause.range_us / SECOND_US)} is not a multiple of the tick"
                 report.add(clause.offset, message, f"a multiple of {show_duration(tick_us / SECOND_US)}")
             stream, derived = (schema.stream, schema.name) if schema.stream else (schema.name, None)
-            windows.append(Window(alias=alias, stream=stream, range_s=clause.range_us / SECOND_US, derived=derived))
+            range_s = clause.range_us / SECOND_US
+            window = Window(alias=alias, stream=stream, range_s=range_s, derived=derived, lookups=schema.lookups)
+            windows.append(window)
     if named == len(tables):
         for clause in unused.values():
             report.add(clause.offset, "a window must follow a stream's name", WINDOW_SHAPE)
@@ -136,13 +138,14 @@ def _schema(table: exp.Table, report: Report, streams: Mapping[str, StreamSchema
     return streams[name]
 
 
-def _alias(table: exp.Table, sources: From, report: Report) -> str | None:
+def read_alias(table: exp.Table, known: Iterable[str], report: Report) -> str | None:
+    """The name by which a query calls what FROM names; None after a mistake, as where it is one of those known."""
     alias = table.alias or table.name
     offset = offset_of(table.args["alias"]) if table.alias else offset_of(table)
     problem = refusal(alias, "alias")
     if problem is None and alias.upper() in CLAUSES:
         problem = (f"'{alias}' is a word of the query language and cannot name an alias", "another name")
-    if problem is None and any(alias.lower() == known.lower() for known in sources.schemas):
+    if problem is None and alias.lower() in map(str.lower, known):
         problem = (f"two windows are named '{alias}'", "an alias of its own for each: stream [60 MINUTES] AS alias")
     if problem:
         report.add(offset, *problem)

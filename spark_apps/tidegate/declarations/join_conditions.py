@@ -25,7 +25,7 @@ def read_conditions(
     pairs themselves, of which there are too many to hold.
     """
     equalities: list[tuple[ScopedColumn, ScopedColumn]] = []
-    predicates = {alias: list(schema.conditions) for alias, schema in scope.aliases.items()}
+    predicates = {a: [*schema.conditions, *scope.matched.get(a, ())] for a, schema in scope.aliases.items()}
 
     def leaf(node: exp.Expression) -> ColumnType | None:
         if isinstance(node, exp.Column):

@@ -7,6 +7,8 @@ under the hood and seconds (``_s``) where a bare number crosses a boundary.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
@@ -205,16 +207,69 @@ class Stream(Model):
         return tuple(c.name for c in self.columns if is_number(c.type) and c.name != "event_id")
 
 
+REFERENCE_SHARE = 8
+"""Reference tables may take this part of the process budget, together."""
+
+
+class ReferenceTable(Model):
+    """A table that tuples are looked up in: a file, read anew by every interval's ingest.
+
+    ``path``: absolute, or a URI. ``format``: csv, parquet or delta. ``key``: the columns by which rows are looked up.
+    ``valid_from``, ``valid_to``: the columns that bound when a row is valid, half-open, or None.
+    """
+
+    name: str
+    description: str = ""
+    path: str
+    format: str
+    csv: CsvDialect = CsvDialect()
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    valid_from: str | None = None
+    valid_to: str | None = None
+
+    def column(self, name: str) -> Column:
+        """The declared column of that name; KeyError if there is none."""
+        return {column.name: column for column in self.columns}[name]
+
+
+_PLAIN_KEY = re.compile(r"`?\w+`?")
+
+
+class Lookup(Model):
+    """Columns of a reference table that tuples have besides their own: those of the row that their keys name.
+
+    ``keys``: for each column of the table's key, in its order, Spark SQL over the tuples' columns, those of lookups
+    before among them. Without a row the columns are NULL. Equal lookups give columns of equal names.
+    """
+
+    table: str
+    keys: tuple[str, ...]
+
+    def name_of(self, column: str) -> str:
+        """What the tuples call a column of the table.
+
+        >>> Lookup(table="goods", keys=("shop", "`product`")).name_of("price")
+        'goods[shop, product].price'
+        """
+        keys = ", ".join(self.keys).replace("`", "")
+        if not all(map(_PLAIN_KEY.fullmatch, self.keys)):  # names are compared without regard to letter case
+            keys = f"{keys} {hashlib.sha256('|'.join(self.keys).encode()).hexdigest()[:8]}"
+        return f"{self.table}[{keys}].{column}"
+
+
 class Window(Model):
     """One window that a query reads: ``stream [RANGE range_s] AS alias``.
 
-    ``derived``: the derived stream that the query names; ``stream`` is then the one whose tuples it has.
+    ``derived``: the derived stream that the query names; ``stream`` is then the one whose tuples it has. ``lookups``:
+    what is looked up for a tuple, each after those that it needs.
     """
 
     alias: str
     stream: str
     range_s: float
     derived: str | None = None
+    lookups: tuple[Lookup, ...] = ()
 
 
 class Aggregate(Model):
@@ -426,6 +481,7 @@ class DerivedStream(Model):
     stream: str
     columns: tuple[DerivedColumn, ...]
     predicate: str | None
+    lookups: tuple[Lookup, ...] = ()
 
 
 class Pipeline(Model):
@@ -459,6 +515,7 @@ class Pipeline(Model):
     streams: tuple[Stream, ...]
     queries: tuple[Query, ...]
     derived: tuple[DerivedStream, ...] = ()
+    tables: tuple[ReferenceTable, ...] = ()
 
     @property
     def landed_streams(self) -> tuple[Stream, ...]:
@@ -471,6 +528,11 @@ class Pipeline(Model):
             if stream.name == name:
                 return stream
         raise KeyError(name)
+
+    def lookups(self, stream: str) -> tuple[Lookup, ...]:
+        """What queries look up for the tuples of a declared stream, each once and after those that it needs."""
+        every = (lookup for q in self.queries for w in q.windows if w.stream == stream for lookup in w.lookups)
+        return tuple(dict.fromkeys(every))
 
     def max_width_s(self, stream: str) -> float:
         """The width in seconds past which surplus memory never widens the stream's window; finite for every stream.

@@ -34,7 +34,7 @@ def load_pipeline(folder: Path) -> Pipeline:
         report = Report(source)
         declared = read_pipeline_file(report, absolute)
         mistakes += _in_order(report)
-    derived = DerivedStreams(declared.schemas)
+    derived = DerivedStreams(declared.schemas, declared.tables)
     derived.read(folder)
     mistakes += derived.mistakes
     queries = _read_queries(folder, replace(declared, schemas=derived.schemas), mistakes)
@@ -43,6 +43,7 @@ def load_pipeline(folder: Path) -> Pipeline:
     return Pipeline(
         folder=absolute,
         streams=declared.streams,
+        tables=tuple(table for table in declared.tables.values() if table is not None),
         derived=tuple(sorted(derived.streams, key=lambda stream: stream.name)),
         queries=queries,
         **declared.values,
@@ -67,7 +68,7 @@ def _read_queries(folder: Path, declared: PipelineFile, mistakes: list[Mistake])
             mistakes.append(source)
             continue
         report = Report(source)
-        query = parse_query(file.stem, report, declared.schemas, declared.tick_us)
+        query = parse_query(file.stem, report, declared.schemas, declared.tick_us, declared.tables)
         mistakes += _in_order(report)
         if query is not None:
             queries.append(query)

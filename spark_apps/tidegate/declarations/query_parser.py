@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from types import MappingProxyType
 from typing import Any
 
 from sqlglot import exp
@@ -18,6 +19,7 @@ from tidegate.declarations.models import Query, QueryKind
 from tidegate.declarations.names import CLAUSES, CORRECTED, CORRECTION_COLUMNS, is_reserved
 from tidegate.declarations.positions import Misspelt, Report, nearest_name
 from tidegate.declarations.query_text import QueryText, split_query, tokenize
+from tidegate.declarations.reference_joins import Tables, attach, take_joins, with_lookups
 from tidegate.declarations.scope import Scope, StreamSchema, offset_of
 from tidegate.declarations.time_windows import take_columns
 from tidegate.declarations.top_k_query import QUALIFY_SHAPE, Ranking, TopKQuery
@@ -41,9 +43,15 @@ _UNSUPPORTED = {
 
 
 def parse_query(
-    query_id: str, report: Report, schemas: Mapping[str, StreamSchema] | None, tick_us: int | None
+    query_id: str,
+    report: Report,
+    schemas: Mapping[str, StreamSchema] | None,
+    tick_us: int | None,
+    tables: Tables = MappingProxyType({}),
 ) -> Query | None:
     """The query that the report's file holds, or None after a mistake (the report says which).
+
+    ``tables``: the reference tables, None of those that could not be read.
 
     ``schemas`` is None if the streams could not be read, ``tick_us`` if the tick could not: what can be checked without
     them is checked.
@@ -51,7 +59,7 @@ def parse_query(
     before = len(report.mistakes)
     try:
         text = split_query(report)
-        query = _parse(query_id, text, report, schemas, tick_us) if text else None
+        query = _parse(query_id, text, report, schemas, tick_us, tables) if text else None
     except RecursionError:
         report.add(0, "the query is nested too deeply", "fewer levels, or shorter chains of operators")
         query = None
@@ -59,19 +67,28 @@ def parse_query(
 
 
 def _parse(
-    query_id: str, text: QueryText, report: Report, schemas: Mapping[str, StreamSchema] | None, tick_us: int | None
+    query_id: str,
+    text: QueryText,
+    report: Report,
+    schemas: Mapping[str, StreamSchema] | None,
+    tick_us: int | None,
+    tables: Tables,
 ) -> Query | None:
     _check_every(text, report, tick_us)
     columns = {name.lower() for schema in (schemas or {}).values() for name in schema.columns or ()}
     select = parse_select(text, report, columns)
     if select is None or not _check_shape(select, report):
         return None
+    joins = take_joins(select, text, report, tables)
     sources = read_from(select, text, report, schemas, tick_us)
-    if sources is None:
+    if sources is None or joins is None:
         return None
     scope = Scope(sources.schemas)
     wheres = [select.args["where"].this] if select.args.get("where") else []
-    predicates, scope.classes = read_conditions([*sources.on, *wheres], scope, report)
+    lookups, conditions = attach(joins, [*sources.on, *wheres], scope, report)
+    if lookups is None:
+        return None
+    predicates, scope.classes = read_conditions(conditions, scope, report)
     if not report.mistakes:
         check_connected(scope, scope.classes, sources.offsets, report)
     shows_start = take_columns(select, scope, report)
@@ -84,7 +101,7 @@ def _parse(
         id=query_id,
         text=text.statement,
         description=text.description,
-        windows=sources.windows,
+        windows=tuple(with_lookups(window, lookups) for window in sources.windows),
         predicates=predicates,
         join_classes=scope.classes,
         error=text.error,
