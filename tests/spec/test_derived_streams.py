@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.spec.test_query_language import STREAMS, TICK_US, shown
+from tests.spec.test_query_language import STREAMS, TABLES, TICK_US, shown
 
 from tidegate.declarations.derived_streams import MAX_EXPRESSION, DerivedStreams
 from tidegate.declarations.models import Query
@@ -40,12 +40,12 @@ def read(folder: Path, files: str) -> tuple[Query | None, DerivedStreams, list[s
         path.parent.mkdir(exist_ok=True)
         path.write_text(part.split("\n", 1)[1])
         texts[path.name] = path.read_text()
-    derived = DerivedStreams(dict(SCHEMAS))
+    derived = DerivedStreams(dict(SCHEMAS), TABLES)
     derived.read(folder)
     query, mistakes = None, list(derived.mistakes)
     if "query.sql" in texts:
         report = Report(Source(folder / "queries" / "query.sql", texts["query.sql"]))
-        query = parse_query("query", report, derived.schemas, TICK_US)
+        query = parse_query("query", report, derived.schemas, TICK_US, TABLES)
         mistakes += report.mistakes
     return query, derived, [str(mistake).removeprefix(f"{folder}/") for mistake in mistakes]
 

@@ -137,5 +137,6 @@ def read_tables(
         section = Section(report, value, f"table '{name}'", TABLE_KEYS)
         reader = TableSection(report, name, section, folder, Clock(None, None, None))
         table = reader.read_table() if isinstance(value, yaml.MappingNode) else None
-        tables[name] = None if problem else table
+        if name not in streams:
+            tables[name] = None if problem else table
     return tables

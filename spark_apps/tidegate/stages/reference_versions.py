@@ -117,10 +117,9 @@ def _put(
 
 
 def _check_size(context: RunContext, contents: Mapping[str, tuple[pa.Table, str]]) -> None:
-    size, most = (
-        sum(rows.nbytes for rows, _ in contents.values()),
-        context.pipeline.process_budget_bytes // REFERENCE_SHARE,
-    )
+    """UserError if the tables that have been read take too much memory."""
+    size = sum(rows.nbytes for rows, _ in contents.values())
+    most = context.pipeline.process_budget_bytes // REFERENCE_SHARE
     if size > most:
         raise UserError(
             f"the reference tables take {show_bytes(size)} of memory, more than an eighth of the process budget "
