@@ -126,6 +126,10 @@ def _expanded(pattern: str, stage: Stage, declaration: Declaration) -> Sequence[
         return [pattern.replace("<stream>", stream) for stream in declaration.landed]
     if pattern in ("landings", "watermarks"):
         return [pattern] if declaration.landed else []
+    if pattern == "reference_<table>":
+        return [pattern.replace("<table>", table) for table in declaration.tables]
+    if pattern == "table_versions":
+        return [pattern] if declaration.tables else []
     if pattern.startswith("history_samples"):
         return [pattern.replace("<stream>", stream) for stream in declaration.histories]
     if pattern == "history_groups":

@@ -112,6 +112,7 @@ class Declaration:
     grouped_histories: tuple[str, ...]
     queries: tuple[DeclaredQuery, ...]
     landed: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -151,6 +152,7 @@ def read_declaration(folder: Path) -> Declaration:
         streams=schedule.streams,
         paths=schedule.paths,
         landed=schedule.landed,
+        tables=schedule.tables,
         histories=schedule.histories,
         grouped_histories=schedule.grouped_histories,
         queries=tuple(_query(name, text) for name, text in schedule.queries.items()),

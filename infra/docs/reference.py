@@ -27,6 +27,7 @@ from tidegate.declarations.pipeline_file import PIPELINE_KEYS, RETENTION_KEYS, P
 from tidegate.declarations.positions import Report, Source
 from tidegate.declarations.source_section import KAFKA_KEYS, SOURCE_KEYS, SPARK_KEYS
 from tidegate.declarations.stream_section import COLUMN_KEYS, HISTORY_KEYS, STREAM_KEYS
+from tidegate.declarations.table_section import TABLE_KEYS
 from tidegate.declarations.tables import schema, tables
 from tidegate.declarations.units import show_bytes, show_duration
 from tidegate.stages.dbt_project import render_project
@@ -45,6 +46,9 @@ _SAID = {
     "retention": ("", "none"),
     "landed": ("", "for ever"),
     "csv": ("", "none"),
+    "tables": ("", "none"),
+    "valid_from": ("with `valid_to`", "none"),
+    "valid_to": ("", "none"),
     "from": ("", "the column's name"),
     "nulls": ("", "a cell without content"),
 }
@@ -67,6 +71,7 @@ def pipeline_keys() -> str:
         ("CSV files: `streams.<name>.csv`", CSV_KEYS, ("streams", "departures", "csv")),
         ("A column: `streams.<name>.columns.<name>`", COLUMN_KEYS, ("streams", "departures", "columns", "carrier")),
         ("History: `streams.<name>.history`", HISTORY_KEYS, ("streams", "departures", "history")),
+        ("A reference table: `tables.<name>`", TABLE_KEYS, ("tables", "airports")),
         ("How long rows stay: `retention`", RETENTION_KEYS, ("retention",)),
     )
     found = []
@@ -78,6 +83,8 @@ def pipeline_keys() -> str:
 
 def _need(full: dict[str, Any], at: Sequence[str], key: str) -> tuple[str, str]:
     """Whether a key is needed, and its default: found by reading the declaration without it."""
+    if (at[:1], key) == (("tables",), "path"):
+        return "yes", ""
     if key in _SAID:
         return _SAID[key]
     if at[-1:] == ("csv",):
@@ -92,6 +99,8 @@ def _need(full: dict[str, Any], at: Sequence[str], key: str) -> tuple[str, str]:
         return "yes", ""
     if mistakes:
         raise ValueError(f"without '{key}': {mistakes}")
+    if at[:1] == ("tables",):
+        return "", _default(key, dict(read.tables[at[1]] or ())[key])
     stream: Stream = next(stream for stream in read.streams if stream.name == (at[1] if at[1:] else "departures"))
     holder: dict[str, Any] = dict(stream) if at else read.values
     if "source" in at:
@@ -232,11 +241,25 @@ def query_refusals() -> str:
     return _table(("query", "line:column: message"), rows)
 
 
+def derived_examples() -> str:
+    """Derived streams that are accepted: the cases of tests/spec/derived_streams/valid.txt."""
+    return "\n\n".join(f"**{title}**\n\n```sql\n{text}\n```" for title, text, _ in _cases("derived_streams/valid.txt"))
+
+
+def derived_refusals() -> str:
+    """Derived streams that are refused: the cases of tests/spec/derived_streams/mistakes.txt."""
+    rows = [(_code(text), _escaped(message)) for _, text, message in _cases("derived_streams/mistakes.txt")]
+    return _table(("files", "file:line:column: message"), rows)
+
+
 def answer_examples() -> str:
     """What a query answers: the cases of tests/spec/answers/cases.yml."""
     found = []
     for case in yaml.safe_load((SPEC / "answers" / "cases.yml").read_text(encoding="utf-8")):
-        parts = [f"### {case['name'][0].upper()}{case['name'][1:]}", f"```sql\n{case['sql'].strip()}\n```"]
+        texts = [f"-- streams/{name}.sql\n{sql.strip()}\n" for name, sql in case.get("streams", {}).items()]
+        texts += [f"-- the query\n{case['sql'].strip()}" if texts else case["sql"].strip()]
+        sql = "\n".join(texts)
+        parts = [f"### {case['name'][0].upper()}{case['name'][1:]}", f"```sql\n{sql}\n```"]
         tuples = [
             (f"`{stream}`", *(_value(value) for value in row))
             for key in ("a", "also_a", "b", "c")
@@ -304,6 +327,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "aggregates": aggregates,
     "query-examples": query_examples,
     "query-refusals": query_refusals,
+    "derived-examples": derived_examples,
+    "derived-refusals": derived_refusals,
     "answer-examples": answer_examples,
 }
 

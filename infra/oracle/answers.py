@@ -64,7 +64,9 @@ def quoted(name: str) -> str:
 def group_outputs(query: Query) -> list[str]:
     """The columns of the answer that are made of GROUP BY columns alone; they tell its rows apart."""
     groups = {g.column if query.kind == "top_k" else g.slot for g in query.group_by}
-    return [o.name for o in query.outputs if slots_of(o.expression) and slots_of(o.expression) <= groups]
+    names = [o.name for o in query.outputs if slots_of(o.expression) and slots_of(o.expression) <= groups]
+    computed = [g.shown_as for g in query.group_by if g.computed and g.shown_as not in names]
+    return [o.name for o in query.outputs if o.name in (*names, *computed)]
 
 
 @cache
@@ -125,6 +127,12 @@ def aggregate_sql(query: Query, folder: Path) -> str:
         own += "".join(
             f", ({duck(g.column)}) AS {g.slot}_value" for g in query.group_by if g.alias == alias and g.computed
         )
+        own += "".join(
+            f", ({duck(column)}) AS {j.slot}_{n}_value"
+            for j in query.join_classes
+            for n, (of, column) in enumerate(j.columns)
+            if of == alias and (of, column) in j.computed
+        )
         events = parquet(folder, f"events_{window.stream}")
         tuples = f"SELECT *{own} FROM {events} WHERE ({predicate}) AND {near(alias)}"
         name = quoted(alias)
@@ -134,7 +142,11 @@ def aggregate_sql(query: Query, folder: Path) -> str:
              AND greatest({name}.arrival_time, {name}.event_time) <= oracle_windows.visible_until"""
         )
     for join_class in query.join_classes:
-        (first_alias, first_column), *others = join_class.columns
+        columns = [
+            (alias, f"{join_class.slot}_{n}_value" if (alias, column) in join_class.computed else column)
+            for n, (alias, column) in enumerate(join_class.columns)
+        ]
+        (first_alias, first_column), *others = columns
         for alias, column in others:
             on_keys.append(f"{quoted(first_alias)}.{quoted(first_column)} = {quoted(alias)}.{quoted(column)}")
     # An id is kept as text, whatever it was declared as.
@@ -188,7 +200,8 @@ def top_k_sql(query: Query, folder: Path) -> str:
     columns = ", ".join(["window_end", "tuples.event_id", *outputs])
     events = parquet(folder, f"events_{window.stream}")
     tuples = f"SELECT * FROM {events} WHERE ({predicate}) AND {near(window.alias)}"
-    parts = ", ".join(["window_end", *(f"tuples.{quoted(g.column)}" for g in query.group_by)])
+    groups = (f"({duck(g.column)})" if g.computed else f"tuples.{quoted(g.column)}" for g in query.group_by)
+    parts = ", ".join(["window_end", *groups])
     return f"""
     SELECT * FROM (
       SELECT {columns},

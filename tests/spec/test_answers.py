@@ -66,6 +66,9 @@ def pipeline(case, tmp_path) -> Pipeline:
     (folder / "queries").mkdir(parents=True)
     (folder / "pipeline.yml").write_text(PIPELINE)
     (folder / "queries" / "q.sql").write_text(case["sql"])
+    for name, sql in case.get("streams", {}).items():
+        (folder / "streams").mkdir(exist_ok=True)
+        (folder / "streams" / f"{name}.sql").write_text(sql)
     return load_pipeline(folder)
 
 
@@ -179,7 +182,7 @@ def pure_aggregate(case, pipeline: Pipeline, query: Query, schedule: Schedule) -
         alias, stream = query.windows[side].alias, schema(pipeline, f"events_{query.windows[side].stream}")
         values: dict[str, Any] = {"side": side, "event_us": event_us, "arrival_us": arrival_us}
         for join in query.join_classes:
-            values[join.slot] = row[next(c for a, c in join.columns if a == alias)]
+            values[join.slot] = of_row(join.sql(alias)[0], row, join.type, stream)
         for group in query.group_by:
             values[group.slot] = of_row(group.sql, row, group.type, stream) if group.alias == alias else None
         for a in query.aggregates:
@@ -239,8 +242,10 @@ def of_slots(output, slots: dict[str, Any]) -> Any:
 
 
 def shown(expression: str, row: dict[str, Any]) -> Any:
-    """The expressions of the cases: columns, and the length of one."""
-    return len(row["k"]) if expression == "CAST(LENGTH(k) AS BIGINT)" else row[expression.strip("`")]
+    """The expressions of the cases: columns, the length of one, and another one's double."""
+    computed = {"CAST(LENGTH(k) AS BIGINT)": lambda: len(row["k"]), "(v * 2)": lambda: row["v"] * 2}
+    computed["(CAST(LENGTH(k) AS BIGINT))"] = computed["CAST(LENGTH(k) AS BIGINT)"]
+    return computed[expression]() if expression in computed else row[expression.strip("`")]
 
 
 def pure_top_k(case, pipeline: Pipeline, query: Query, schedule: Schedule) -> list[list[Any]]:

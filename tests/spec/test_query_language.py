@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.declarations.models import Query
+from tidegate.declarations.models import Column, Query, ReferenceTable
 from tidegate.declarations.positions import Report, Source
 from tidegate.declarations.query_parser import parse_query
 from tidegate.declarations.scope import StreamSchema
@@ -55,6 +55,40 @@ STREAMS = {
     "weather": StreamSchema("weather", WEATHER),
     "fares": StreamSchema("fares", FARES),
 }
+TABLES = {
+    "airports": ReferenceTable(
+        name="airports",
+        path="/airports.csv",
+        format="csv",
+        columns=(
+            Column(name="code", type="string", nullable=False),
+            Column(name="city", type="string"),
+            Column(name="elevation", type="integer"),
+            Column(name="region", type="integer"),
+        ),
+        key=("code",),
+    ),
+    "seats": ReferenceTable(
+        name="seats",
+        path="/seats.parquet",
+        format="parquet",
+        columns=(
+            Column(name="carrier", type="string", nullable=False),
+            Column(name="flight", type="integer", nullable=False),
+            Column(name="seats", type="integer"),
+            Column(name="since", type="timestamp"),
+        ),
+        key=("carrier", "flight"),
+        valid_from="since",
+    ),
+    "regions": ReferenceTable(
+        name="regions",
+        path="/regions",
+        format="delta",
+        columns=(Column(name="id", type="integer", nullable=False), Column(name="name", type="string")),
+        key=("id",),
+    ),
+}
 
 
 def cases(name: str) -> list[tuple[str, str, str]]:
@@ -68,9 +102,9 @@ def cases(name: str) -> list[tuple[str, str, str]]:
 
 
 def parse(text: str) -> tuple[Query | None, Report]:
-    """Parse one query over the streams above."""
+    """Parse one query over the streams and tables above."""
     report = Report(Source(Path("query.sql"), text))
-    return parse_query("query", report, STREAMS, TICK_US), report
+    return parse_query("query", report, STREAMS, TICK_US, TABLES), report
 
 
 def shown(query: Query) -> str:

@@ -179,10 +179,10 @@ class AggregateQuery:
     def _show_groups(self) -> None:
         """A group that the answer does not show could not be told from the others, nor compared with its truth."""
         shown = {output.expression: output.name for output in reversed(self.outputs)}
-        groups = {slot: (c.alias, c.name, c.type) for slot, c in self.grouped.items()} | self.computed_groups
+        groups = {slot: (c.alias, c.source, c.type) for slot, c in self.grouped.items()} | self.computed_groups
         for slot, offset in self.group_offsets.items():
             alias, column, kind = groups[slot]
-            computed = slot in self.computed
+            computed = slot in self.computed or bool(self.grouped[slot].computed)
             if slot in shown:
                 self.groups.append(
                     GroupColumn(
@@ -190,8 +190,8 @@ class AggregateQuery:
                     )
                 )
             else:
-                what, text = "group's column", column
-                if computed:
+                what, text = "group's column", self.grouped[slot].name if slot in self.grouped else ""
+                if slot in self.computed:
                     what, text = "group's expression", self.group_texts[slot][:60]
                 self.report.add(offset, f"the answer does not show the {what} '{text}'", f"{text} in the SELECT list")
 

@@ -6,7 +6,19 @@ from collections.abc import Iterable, Sequence
 from math import ceil
 from textwrap import wrap
 
-from tidegate.declarations.models import Column, KafkaSource, OnMiss, Pipeline, Query, Stream, Window
+from tidegate.declarations.models import (
+    REFERENCE_SHARE,
+    Column,
+    DerivedStream,
+    KafkaSource,
+    Lookup,
+    OnMiss,
+    Pipeline,
+    Query,
+    ReferenceTable,
+    Stream,
+    Window,
+)
 from tidegate.declarations.promises import GROUPS_WITHIN, SENTENCE
 from tidegate.declarations.units import show_bytes, show_duration
 
@@ -30,6 +42,8 @@ def describe(pipeline: Pipeline) -> str:
     title = f"Pipeline {pipeline.name}" + (f": {pipeline.description}" if pipeline.description else "")
     parts = ["\n".join([title, *_aligned(facts)])]
     parts += ["\n".join(_stream_lines(pipeline, stream)) for stream in pipeline.streams]
+    parts += ["\n".join(_table_lines(pipeline, table)) for table in pipeline.tables]
+    parts += ["\n".join(_derived_lines(stream)) for stream in pipeline.derived]
     parts += ["\n".join(_query_lines(query)) for query in pipeline.queries]
     return "\n\n".join(parts) + "\n"
 
@@ -67,6 +81,37 @@ def _stream_lines(pipeline: Pipeline, stream: Stream) -> list[str]:
     ]
     title = f"Stream {stream.name}" + (f": {stream.description}" if stream.description else "")
     return [title, *_aligned(facts)]
+
+
+def _table_lines(pipeline: Pipeline, table: ReferenceTable) -> list[str]:
+    columns = [(c.name, c.type + ("" if c.nullable else ", never null"), c.description) for c in table.columns]
+    valid = ""
+    if table.valid_from:
+        until = table.valid_to or f"the next {table.valid_from} of the key"
+        valid = f"from {table.valid_from} to before {until}; a tuple meets the row valid at its event time"
+    most = show_bytes(pipeline.process_budget_bytes // REFERENCE_SHARE)
+    facts = [
+        ("source", f"{table.format}, {table.path}, read by every interval's ingest"),
+        ("key", ", ".join(table.key)),
+        ("valid", valid),
+        ("in effect", "a tuple meets the version of the interval that ingests it; runs that are repeated keep it"),
+        ("memory", f"held by every process that reads tuples; all tables together at most {most}"),
+        ("columns", "\n".join(_table(columns))),
+    ]
+    return [f"Reference table {table.name}" + (f": {table.description}" if table.description else ""), *_aligned(facts)]
+
+
+def _derived_lines(stream: DerivedStream) -> list[str]:
+    through = "" if stream.reads == stream.stream else f", through {stream.reads}"
+    facts = [
+        ("tuples of", f"{stream.stream}{through}: no copy, with their ids, event times and arrival times"),
+        ("looked up", _lookups(stream.lookups)),
+        ("where", stream.predicate or ""),
+        ("columns", "\n".join(_table([(c.name, c.type, c.expression) for c in stream.columns]))),
+        ("history", f"that of {stream.stream}"),
+    ]
+    about = stream.description.split("\n\n")[0].replace("\n", " ")
+    return [f"Derived stream {stream.name}" + (f": {about}" if about else ""), *_aligned(facts)]
 
 
 def _source(stream: Stream) -> str:
@@ -116,7 +161,7 @@ def _history(stream: Stream) -> str:
 
 
 def _query_lines(query: Query) -> list[str]:
-    windows = [(w.alias, f"last {_range(w)} of {w.stream}") for w in query.windows]
+    windows = [(w.alias, f"last {_range(w)} of {_read(w)}") for w in query.windows]
     joins = [" = ".join(f"{alias}.{column}" for alias, column in joined.columns) for joined in query.join_classes]
     slots = {g.slot: g.words for g in query.group_by}
     slots |= {a.slot: a.words(_argument(a.alias, a.expression)) for a in query.aggregates}
@@ -124,6 +169,7 @@ def _query_lines(query: Query) -> list[str]:
     facts = [
         ("kind", query.kind.replace("_", "-")),
         ("windows", "\n".join(_table(windows))),
+        ("looked up", "\n".join(f"{w.alias}: {_lookups(w.lookups)}" for w in query.windows if w.lookups)),
         ("where", "\n".join(f"{alias}: {predicate}" for alias, predicate in query.predicates.items())),
         ("joined on", "\n".join(joins)),
         ("groups", ", ".join(f"{g.slot} = {slots[g.slot]}" for g in query.group_by)),
@@ -138,6 +184,14 @@ def _query_lines(query: Query) -> list[str]:
     ]
     about = query.description.split("\n\n")[0].replace("\n", " ")
     return [f"Query {query.id}" + (f": {about}" if about else ""), *_aligned(facts)]
+
+
+def _lookups(lookups: Sequence[Lookup]) -> str:
+    return ", ".join(f"{lookup.table} by {', '.join(lookup.keys)}" for lookup in lookups)
+
+
+def _read(window: Window) -> str:
+    return f"{window.derived}, from {window.stream}" if window.derived else window.stream
 
 
 def _of_each(query: Query) -> str:

@@ -479,7 +479,8 @@ def column_named(name: str) -> exp.Column:
     >>> [column_named(name).sql("spark") for name in ("dep_delay", "drop", "order")]
     ['dep_delay', '`drop`', '`order`']
     """
-    plain = tokenize(name, dialect="spark")[0].token_type is TokenType.VAR and not is_reserved(name)
+    word = re.fullmatch(r"\w+", name) is not None
+    plain = word and tokenize(name, dialect="spark")[0].token_type is TokenType.VAR and not is_reserved(name)
     return exp.column(name, quoted=not plain)
 
 
@@ -489,8 +490,10 @@ def stored_column(column: ScopedColumn) -> exp.Expression:
     >>> [stored_column(ScopedColumn("t", "event_id", kind)).sql("spark") for kind in ("string", "integer")]
     ['event_id', 'TRY_CAST(event_id AS BIGINT)']
     """
-    stored = column_named(column.name)
-    if column.name != ID_COLUMN or column.type == "string":
+    if column.computed:  # rendered before
+        return exp.Var(this=f"({column.computed})")
+    stored = column_named(column.source)
+    if column.source != ID_COLUMN or column.type == "string":
         return stored
     return exp.TryCast(this=stored, to=spark_type(column.type), safe=True)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -51,7 +51,7 @@ def read_from(
             complete = False
             continue
         named += 1
-        complete &= _check_table(table, report)
+        complete &= check_table(table, report)
         offset = offset_of(table.this)
         clause = unused.pop(offset, nameless if len(tables) == 1 else None)
         if clause is None and nameless is not None:
@@ -67,7 +67,7 @@ def read_from(
                 at = misplaced.offset if misplaced else offset
                 report.add(at, f"the window of stream '{table.name}' {where}", WINDOW_SHAPE)
         schema = _schema(table, report, streams)
-        alias = _alias(table, sources, report)
+        alias = read_alias(table, sources.schemas, report)
         if schema is None or alias is None:
             complete = False
             continue
@@ -75,7 +75,7 @@ def read_from(
         sources.offsets[alias] = offset
         complete &= schema.columns is not None
         _check_time(schema, text.times.get(-1 if nameless is not None else offset), report)
-        if clause is not None and (window := _window(clause, alias, schema.name, text, report, tick_us)) is not None:
+        if clause is not None and (window := _window(clause, alias, schema, text, report, tick_us)) is not None:
             windows.append(window)
     if named == len(tables):
         for clause in unused.values():
@@ -85,15 +85,19 @@ def read_from(
 
 
 def _window(
-    clause: WindowClause, alias: str, stream: str, text: QueryText, report: Report, tick_us: int | None
+    clause: WindowClause, alias: str, schema: StreamSchema, text: QueryText, report: Report, tick_us: int | None
 ) -> Window | None:
     """The window that a clause means; None if its range could not be read.
 
     Whole days, weeks and months are those of the calendar, if the query has one.
     """
+    stream, derived = (schema.stream, schema.name) if schema.stream else (schema.name, None)
     if clause.length is not None and text.calendar is not None:
         calendar = Calendar(text.calendar.zone, *clause.length)
-        return Window(alias=alias, stream=stream, range_s=calendar.longest_us / SECOND_US, calendar=calendar)
+        range_s = calendar.longest_us / SECOND_US
+        return Window(
+            alias=alias, stream=stream, range_s=range_s, calendar=calendar, derived=derived, lookups=schema.lookups
+        )
     if clause.range_us is None:
         if clause.length is not None:
             unit = "months" if clause.length[1] else "weeks"
@@ -102,7 +106,8 @@ def _window(
     if tick_us and clause.range_us % tick_us:
         message = f"the range {show_duration(clause.range_us / SECOND_US)} is not a multiple of the tick"
         report.add(clause.offset, message, f"a multiple of {show_duration(tick_us / SECOND_US)}")
-    return Window(alias=alias, stream=stream, range_s=clause.range_us / SECOND_US)
+    range_s = clause.range_us / SECOND_US
+    return Window(alias=alias, stream=stream, range_s=range_s, derived=derived, lookups=schema.lookups)
 
 
 def _check_time(schema: StreamSchema, written: tuple[str, int] | None, report: Report) -> None:
@@ -132,7 +137,8 @@ def _read_join(join: exp.Join, sources: From, report: Report) -> bool:
     return True
 
 
-def _check_table(table: exp.Table, report: Report) -> bool:
+def check_table(table: exp.Table, report: Report) -> bool:
+    """Whether nothing stands behind a stream's name but its alias; the rest is a mistake."""
     good = True
     for key, value in table.args.items():
         if value and key not in ("this", "alias"):
@@ -156,13 +162,14 @@ def _schema(table: exp.Table, report: Report, streams: Mapping[str, StreamSchema
     return streams[name]
 
 
-def _alias(table: exp.Table, sources: From, report: Report) -> str | None:
+def read_alias(table: exp.Table, known: Iterable[str], report: Report) -> str | None:
+    """The name by which a query calls what FROM names; None after a mistake, as where it is one of those known."""
     alias = table.alias or table.name
     offset = offset_of(table.args["alias"]) if table.alias else offset_of(table)
     problem = refusal(alias, "alias")
     if problem is None and alias.upper() in CLAUSES:
         problem = (f"'{alias}' is a word of the query language and cannot name an alias", "another name")
-    if problem is None and any(alias.lower() == known.lower() for known in sources.schemas):
+    if problem is None and alias.lower() in map(str.lower, known):
         problem = (f"two windows are named '{alias}'", "an alias of its own for each: stream [60 MINUTES] AS alias")
     if problem:
         report.add(offset, *problem)

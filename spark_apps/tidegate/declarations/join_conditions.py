@@ -25,7 +25,7 @@ def read_conditions(
     pairs themselves, of which there are too many to hold.
     """
     equalities: list[tuple[ScopedColumn, ScopedColumn]] = []
-    predicates: dict[str, list[str]] = {}
+    predicates = {a: [*schema.conditions, *scope.matched.get(a, ())] for a, schema in scope.aliases.items()}
 
     def leaf(node: exp.Expression) -> ColumnType | None:
         if isinstance(node, exp.Column):
@@ -35,7 +35,7 @@ def read_conditions(
         return None
 
     typer = Typer(report, leaf)
-    for condition in (part for whole in conditions for part in _conjuncts(whole)):
+    for condition in (part for whole in conditions for part in conjuncts(whole)):
         sides = _joined_columns(condition, scope)
         if sides is not None:
             if _comparable(*sides, [*equalities, sides], condition, report):
@@ -53,9 +53,9 @@ def read_conditions(
                 f"an equality of plain columns such as {aliases[0]}.x = {aliases[1]}.y, or one alias a condition",
             )
         else:
-            predicates.setdefault(aliases[0], []).append(_bare(condition, scope))
+            predicates[aliases[0]].append(render_condition(condition, scope))
     joined = _classes(equalities)
-    return {a: " AND ".join(predicates[a]) for a in scope.aliases if a in predicates}, joined
+    return {alias: " AND ".join(parts) for alias, parts in predicates.items() if parts}, joined
 
 
 def check_connected(scope: Scope, classes: Sequence[JoinClass], offsets: dict[str, int], report: Report) -> None:
@@ -74,7 +74,7 @@ def check_connected(scope: Scope, classes: Sequence[JoinClass], offsets: dict[st
             report.add(offsets[alias], message, f"an equality such as {first}.x = {alias}.y in WHERE")
 
 
-def _conjuncts(condition: exp.Expression) -> list[exp.Expression]:
+def conjuncts(condition: exp.Expression) -> list[exp.Expression]:
     """The parts between the ANDs, in order."""
     parts: list[exp.Expression] = []
     stack = [condition]
@@ -121,7 +121,9 @@ def _aliases(condition: exp.Expression, scope: Scope) -> list[str]:
     return [alias for alias in scope.aliases if alias in named]
 
 
-def _bare(condition: exp.Expression, scope: Scope) -> str:
+def render_condition(condition: exp.Expression, scope: Scope) -> str:
+    """Spark SQL of a condition over bare column names, as a part of others joined by AND."""
+
     def replace(node: exp.Expression) -> exp.Expression | None:
         found = scope.find(node) if isinstance(node, exp.Column) else None
         return stored_column(found) if isinstance(found, ScopedColumn) else None
@@ -154,8 +156,9 @@ def _classes(equalities: Equalities) -> tuple[JoinClass, ...]:
     return tuple(
         JoinClass(
             slot=f"j{slot}",
-            columns=tuple((column.alias, column.name) for column in group),
+            columns=tuple(dict.fromkeys((column.alias, column.source) for column in group)),
             type=_type_of_all(group) or group[0].type,
+            computed=tuple(dict.fromkeys((column.alias, column.source) for column in group if column.computed)),
         )
         for slot, group in enumerate(_groups(equalities))
     )

@@ -7,6 +7,8 @@ under the hood and seconds (``_s``) where a bare number crosses a boundary.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
@@ -206,16 +208,71 @@ class Stream(Model):
         return tuple(c.name for c in self.columns if is_number(c.type) and c.name != "event_id")
 
 
+REFERENCE_SHARE = 8
+"""Reference tables may take this part of the process budget, together."""
+
+
+class ReferenceTable(Model):
+    """A table that tuples are looked up in: a file, read anew by every interval's ingest.
+
+    ``path``: absolute, or a URI. ``format``: csv, parquet or delta. ``key``: the columns by which rows are looked up.
+    ``valid_from``, ``valid_to``: the columns that bound when a row is valid, half-open, or None.
+    """
+
+    name: str
+    description: str = ""
+    path: str
+    format: str
+    csv: CsvDialect = CsvDialect()
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    valid_from: str | None = None
+    valid_to: str | None = None
+
+    def column(self, name: str) -> Column:
+        """The declared column of that name; KeyError if there is none."""
+        return {column.name: column for column in self.columns}[name]
+
+
+_PLAIN_KEY = re.compile(r"`?\w+`?")
+
+
+class Lookup(Model):
+    """Columns of a reference table that tuples have besides their own: those of the row that their keys name.
+
+    ``keys``: for each column of the table's key, in its order, Spark SQL over the tuples' columns, those of lookups
+    before among them. Without a row the columns are NULL. Equal lookups give columns of equal names.
+    """
+
+    table: str
+    keys: tuple[str, ...]
+
+    def name_of(self, column: str) -> str:
+        """What the tuples call a column of the table.
+
+        >>> Lookup(table="goods", keys=("shop", "`product`")).name_of("price")
+        'goods[shop, product].price'
+        """
+        keys = ", ".join(self.keys).replace("`", "")
+        if not all(map(_PLAIN_KEY.fullmatch, self.keys)):  # names are compared without regard to letter case
+            keys = f"{keys} {hashlib.sha256('|'.join(self.keys).encode()).hexdigest()[:8]}"
+        return f"{self.table}[{keys}].{column}"
+
+
 class Window(Model):
     """One window that a query reads: ``stream [RANGE range_s] AS alias``.
 
     ``calendar``: of a range of local days or months what it spans; ``range_s`` is then the longest of them.
+    ``derived``: the derived stream that the query names; ``stream`` is then the one whose tuples it has. ``lookups``:
+    what is looked up for a tuple, each after those that it needs.
     """
 
     alias: str
     stream: str
     range_s: float
     calendar: Calendar | None = None
+    derived: str | None = None
+    lookups: tuple[Lookup, ...] = ()
 
 
 class Aggregate(Model):
@@ -294,11 +351,20 @@ class Output(Model):
 
 
 class JoinClass(Model):
-    """Columns that the WHERE clause equates, one or more an alias: ``j0: a.origin = b.origin``."""
+    """Columns that the WHERE clause equates, one or more an alias: ``j0: a.origin = b.origin``.
+
+    ``computed``: those of them that are no names, but Spark SQL over the bare column names of the alias.
+    """
 
     slot: str
     columns: tuple[tuple[str, str], ...]  # (alias, column)
     type: ColumnType
+    computed: tuple[tuple[str, str], ...] = ()
+
+    def sql(self, alias: str) -> list[str]:
+        """The alias' columns as Spark SQL."""
+        columns = [column for column in self.columns if column[0] == alias]
+        return [f"({column[1]})" if column in self.computed else f"`{column[1]}`" for column in columns]
 
 
 class Order(Model):
@@ -419,6 +485,30 @@ class Query(Model):
         return {} if self.error is None else {name: floor / self.error for name, floor in self.floors.items()}
 
 
+class DerivedColumn(Model):
+    """A column of a derived stream; ``expression``: Spark SQL over the bare column names of the declared stream."""
+
+    name: str
+    type: ColumnType
+    expression: str
+
+
+class DerivedStream(Model):
+    """A SELECT that queries read like a stream. It is no copy: its tuples are those of ``stream``, a declared one.
+
+    ``reads``: the stream that it names, which may be derived too. ``predicate``: Spark SQL over the bare column names
+    of ``stream``, with the conditions of all derived streams between, or None.
+    """
+
+    name: str
+    description: str
+    reads: str
+    stream: str
+    columns: tuple[DerivedColumn, ...]
+    predicate: str | None
+    lookups: tuple[Lookup, ...] = ()
+
+
 class Pipeline(Model):
     """One declared pipeline.
 
@@ -449,6 +539,8 @@ class Pipeline(Model):
     retention_s: dict[str, int] = {}
     streams: tuple[Stream, ...]
     queries: tuple[Query, ...]
+    derived: tuple[DerivedStream, ...] = ()
+    tables: tuple[ReferenceTable, ...] = ()
 
     @property
     def landed_streams(self) -> tuple[Stream, ...]:
@@ -461,6 +553,11 @@ class Pipeline(Model):
             if stream.name == name:
                 return stream
         raise KeyError(name)
+
+    def lookups(self, stream: str) -> tuple[Lookup, ...]:
+        """What queries look up for the tuples of a declared stream, each once and after those that it needs."""
+        every = (lookup for q in self.queries for w in q.windows if w.stream == stream for lookup in w.lookups)
+        return tuple(dict.fromkeys(every))
 
     def max_width_s(self, stream: str) -> float:
         """The width in seconds past which surplus memory never widens the stream's window; finite for every stream.

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tidegate.declarations.models import Stream
+from tidegate.declarations.models import ReferenceTable, Stream
 from tidegate.declarations.positions import Report
 from tidegate.declarations.schedule import read_keys
 from tidegate.declarations.scope import StreamSchema
 from tidegate.declarations.stream_section import Clock, read_streams
+from tidegate.declarations.table_section import read_tables
 from tidegate.declarations.units import (
     SECOND_US,
     UnreadableError,
@@ -46,6 +47,7 @@ PIPELINE_KEYS = {
     "partitions": "Into how many slices a query's work is cut at most; fewer where more would not pay. 1 to 10000.",
     "retention": "Kind of table → how long its rows stay; without it they stay for ever.",
     "streams": "Name → stream; at least one.",
+    "tables": "Name → reference table.",
 }
 RETENTION_KEYS = {
     "landed": "Rows of `landed_<stream>`, since they landed. An interval whose records are gone cannot be run again.",
@@ -57,13 +59,15 @@ class PipelineFile:
     """What could be read of pipeline.yml.
 
     ``values`` are the fields of a `Pipeline` but its streams and queries; some are None if there were mistakes.
-    ``schemas`` is None if the streams could not be read at all, so that queries are checked for their syntax alone.
+    ``schemas`` is None if the streams could not be read at all, so that queries are checked for their syntax alone;
+    of ``tables`` those are None that could not be read.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
     streams: tuple[Stream, ...] = ()
     schemas: dict[str, StreamSchema] | None = None
     tick_us: int | None = None
+    tables: dict[str, ReferenceTable | None] = field(default_factory=dict)
 
 
 def read_pipeline_file(report: Report, folder: Path) -> PipelineFile:
@@ -97,12 +101,19 @@ def read_pipeline_file(report: Report, folder: Path) -> PipelineFile:
     values["retention_s"] = _retention(report, section)
     streams_node = section.node("streams")
     if streams_node is None:
-        return PipelineFile(values, tick_us=tick_us)
+        return PipelineFile(values, tick_us=tick_us, tables=_tables(report, section, folder, ()))
     streams, schemas = read_streams(report, streams_node, folder, clock)
     if values["retention_s"] and len(report.mistakes) == before and all(stream.source is None for stream in streams):
         message = "'retention' in the pipeline is of tables that it does not have: no stream comes through Spark"
         report.add(section.value_offset("retention"), message, "a stream with source: {kafka: …} or {spark: …}")
-    return PipelineFile(values, streams, schemas or None, tick_us)
+    return PipelineFile(values, streams, schemas or None, tick_us, _tables(report, section, folder, tuple(schemas)))
+
+
+def _tables(
+    report: Report, section: Section, folder: Path, streams: tuple[str, ...]
+) -> dict[str, ReferenceTable | None]:
+    node = section.node("tables", required=False)
+    return {} if node is None else read_tables(report, node, folder, streams)
 
 
 def _retention(report: Report, section: Section) -> dict[str, int]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+from tidegate.declarations.derived_streams import DerivedStreams
 from tidegate.declarations.errors import DeclarationErrors, Mistake
 from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.names import identifier_refusal
@@ -14,7 +16,7 @@ from tidegate.declarations.schedule import query_files
 
 
 def load_pipeline(folder: Path) -> Pipeline:
-    """The pipeline that a folder declares: ``pipeline.yml`` and ``queries/*.sql``.
+    """The pipeline that a folder declares: ``pipeline.yml``, ``streams/*.sql`` and ``queries/*.sql``.
 
     Raises:
         DeclarationErrors: every mistake of every file, in order of file and position.
@@ -32,10 +34,20 @@ def load_pipeline(folder: Path) -> Pipeline:
         report = Report(source)
         declared = read_pipeline_file(report, absolute)
         mistakes += _in_order(report)
-    queries = _read_queries(folder, declared, mistakes)
+    derived = DerivedStreams(declared.schemas, declared.tables)
+    derived.read(folder)
+    mistakes += derived.mistakes
+    queries = _read_queries(folder, replace(declared, schemas=derived.schemas), mistakes)
     if mistakes:
         raise DeclarationErrors(mistakes)
-    return Pipeline(folder=absolute, streams=declared.streams, queries=queries, **declared.values)
+    return Pipeline(
+        folder=absolute,
+        streams=declared.streams,
+        tables=tuple(table for table in declared.tables.values() if table is not None),
+        derived=tuple(sorted(derived.streams, key=lambda stream: stream.name)),
+        queries=queries,
+        **declared.values,
+    )
 
 
 def _read_queries(folder: Path, declared: PipelineFile, mistakes: list[Mistake]) -> tuple[Query, ...]:
@@ -56,7 +68,7 @@ def _read_queries(folder: Path, declared: PipelineFile, mistakes: list[Mistake])
             mistakes.append(source)
             continue
         report = Report(source)
-        query = parse_query(file.stem, report, declared.schemas, declared.tick_us)
+        query = parse_query(file.stem, report, declared.schemas, declared.tick_us, declared.tables)
         mistakes += _in_order(report)
         if query is not None:
             queries.append(query)

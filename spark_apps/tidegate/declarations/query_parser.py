@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Set
+from types import MappingProxyType
 from typing import Any
 
 from sqlglot import exp
@@ -20,6 +21,7 @@ from tidegate.declarations.names import CLAUSES, CORRECTED, CORRECTION_COLUMNS, 
 from tidegate.declarations.positions import Misspelt, Report, nearest_name
 from tidegate.declarations.promise_clauses import floors_of, for_each_of
 from tidegate.declarations.query_text import QueryText, split_query, tokenize
+from tidegate.declarations.reference_joins import Tables, attach, take_joins, with_lookups
 from tidegate.declarations.scope import Scope, StreamSchema, offset_of
 from tidegate.declarations.time_windows import take_columns
 from tidegate.declarations.top_k_query import QUALIFY_SHAPE, Ranking, TopKQuery
@@ -27,6 +29,7 @@ from tidegate.declarations.units import SECOND_US, show_duration
 
 _KEYWORDS = ("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "QUALIFY", "ORDER", "LIMIT", *CLAUSES)
 MAX_ANSWER_COLUMNS = 200
+QUERY_SHAPE = "SELECT … FROM stream [60 MINUTES] …"
 _SUPPORTED = frozenset({"expressions", "from_", "joins", "where", "group", "having", "qualify", "order", "limit"})
 # What comes behind FROM, WHERE, GROUP and their like; behind a column come operators, commas and closing parentheses.
 _BEHIND_CLAUSES = (TokenType.VAR, TokenType.IDENTIFIER, TokenType.NUMBER, TokenType.STRING, TokenType.L_PAREN)
@@ -42,9 +45,15 @@ _UNSUPPORTED = {
 
 
 def parse_query(
-    query_id: str, report: Report, schemas: Mapping[str, StreamSchema] | None, tick_us: int | None
+    query_id: str,
+    report: Report,
+    schemas: Mapping[str, StreamSchema] | None,
+    tick_us: int | None,
+    tables: Tables = MappingProxyType({}),
 ) -> Query | None:
     """The query that the report's file holds, or None after a mistake (the report says which).
+
+    ``tables``: the reference tables, None of those that could not be read.
 
     ``schemas`` is None if the streams could not be read, ``tick_us`` if the tick could not: what can be checked without
     them is checked.
@@ -52,7 +61,7 @@ def parse_query(
     before = len(report.mistakes)
     try:
         text = split_query(report)
-        query = _parse(query_id, text, report, schemas, tick_us) if text else None
+        query = _parse(query_id, text, report, schemas, tick_us, tables) if text else None
     except RecursionError:
         report.add(0, "the query is nested too deeply", "fewer levels, or shorter chains of operators")
         query = None
@@ -60,19 +69,28 @@ def parse_query(
 
 
 def _parse(
-    query_id: str, text: QueryText, report: Report, schemas: Mapping[str, StreamSchema] | None, tick_us: int | None
+    query_id: str,
+    text: QueryText,
+    report: Report,
+    schemas: Mapping[str, StreamSchema] | None,
+    tick_us: int | None,
+    tables: Tables,
 ) -> Query | None:
     _check_every(text, report, tick_us)
     columns = {name.lower() for schema in (schemas or {}).values() for name in schema.columns or ()}
-    select = _parse_select(text, report, columns)
+    select = parse_select(text, report, columns)
     if select is None or not _check_shape(select, report):
         return None
-    sources = read_from(select, text, report, schemas, tick_us)
-    if sources is None:
+    joins = take_joins(select, text, report, tables)
+    sources = None if joins is None else read_from(select, text, report, schemas, tick_us)
+    if sources is None or joins is None:
         return None
     scope = Scope(sources.schemas)
     wheres = [select.args["where"].this] if select.args.get("where") else []
-    predicates, scope.classes = read_conditions([*sources.on, *wheres], scope, report)
+    lookups, conditions = attach(joins, [*sources.on, *wheres], scope, report)
+    if lookups is None:
+        return None
+    predicates, scope.classes = read_conditions(conditions, scope, report)
     if not report.mistakes:
         check_connected(scope, scope.classes, sources.offsets, report)
     shows_start = take_columns(select, scope, report)
@@ -85,7 +103,7 @@ def _parse(
         id=query_id,
         text=text.statement,
         description=text.description,
-        windows=sources.windows,
+        windows=tuple(with_lookups(window, lookups) for window in sources.windows),
         predicates=predicates,
         join_classes=scope.classes,
         error=text.error,
@@ -114,7 +132,7 @@ def _check_corrections(query: Query, text: QueryText, report: Report) -> None:
         report.add(text.offsets["MISS"], message, "another AS name for one of the answer's columns")
 
 
-def _parse_select(text: QueryText, report: Report, columns: Set[str]) -> exp.Select | None:
+def parse_select(text: QueryText, report: Report, columns: Set[str], shape: str = QUERY_SHAPE) -> exp.Select | None:
     """Parse with sqlglot: the tree of the plain SELECT; its positions are those of the file.
 
     ``columns``: lower-case names of all streams' columns, for the message where one of them is a word of SQL.
@@ -130,10 +148,10 @@ def _parse_select(text: QueryText, report: Report, columns: Set[str]) -> exp.Sel
         return None
     except (ValueError, TypeError, AttributeError, IndexError, KeyError):
         # Malformed text can trip the parser itself before it knows what it met.
-        report.add(tokens[0].start, "the query cannot be parsed", "SELECT … FROM stream [60 MINUTES] …")
+        report.add(tokens[0].start, "the query cannot be parsed", shape)
         return None
     if len(trees) != 1 or not isinstance(trees[0], exp.Select):
-        report.add(tokens[0].start, "the query cannot be parsed", "SELECT … FROM stream [60 MINUTES] …")
+        report.add(tokens[0].start, "the query cannot be parsed", shape)
         return None
     return trees[0]
 

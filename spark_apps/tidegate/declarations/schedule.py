@@ -49,6 +49,7 @@ class Schedule:
     histories: tuple[str, ...]
     grouped_histories: tuple[str, ...]
     queries: dict[str, str]
+    tables: tuple[str, ...] = ()
 
 
 def load_schedule(folder: Path) -> Schedule:
@@ -102,6 +103,7 @@ def _schedule_keys(report: Report, root: yaml.Node, folder: Path) -> dict[str, A
     histories = {name: stream.node("history", required=False) for name, stream in streams.items()}
     kept = {name: Section(report, node, f"history of stream '{name}'") for name, node in histories.items() if node}
     interval_s = keys.pop("interval_s")
+    tables = section.node("tables", required=False)
     return {
         **keys,
         "interval": timedelta(seconds=interval_s or 0),
@@ -110,6 +112,7 @@ def _schedule_keys(report: Report, root: yaml.Node, folder: Path) -> dict[str, A
         "landed": tuple(name for name, stream in streams.items() if _comes_through_spark(stream)),
         "histories": tuple(kept),
         "grouped_histories": tuple(name for name, section in kept.items() if _has_groups(section)),
+        "tables": tuple(name for name, _, _ in Section(report, tables, "tables").items()) if tables else (),
     }
 
 

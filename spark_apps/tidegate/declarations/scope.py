@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 
 from sqlglot import exp
 
-from tidegate.declarations.models import JoinClass
+from tidegate.declarations.models import JoinClass, Lookup
 from tidegate.declarations.positions import Misspelt, Report
 from tidegate.values.types import ColumnType
 
@@ -29,11 +30,20 @@ class StreamSchema:
     """What queries need to know of a stream; ``columns`` is None if they could not be read (a mistake says why).
 
     ``event_time``: the column that is the tuples' event time.
+
+    Of a derived stream ``stream`` is the declared stream whose tuples it has; ``stored`` and ``computed`` say of its
+    columns under which other name the tuples hold them, or by which Spark SQL they are computed of the tuples;
+    ``conditions`` must be true of a tuple; ``lookups``: what is looked up for it.
     """
 
     name: str
     columns: dict[str, ColumnType] | None
     event_time: str | None = None
+    stream: str | None = None
+    stored: Mapping[str, str] = field(default_factory=dict)
+    computed: Mapping[str, str] = field(default_factory=dict)
+    conditions: tuple[str, ...] = ()
+    lookups: tuple[Lookup, ...] = ()
 
     @cached_property
     def by_lower(self) -> dict[str, str]:
@@ -43,11 +53,22 @@ class StreamSchema:
 
 @dataclass(frozen=True)
 class ScopedColumn:
-    """One column as the query sees it."""
+    """One column as the query sees it.
+
+    ``stored``: the name under which tuples hold it, empty: its own; ``computed``: Spark SQL of a column that they do
+    not hold.
+    """
 
     alias: str
     name: str
     type: ColumnType
+    stored: str = ""
+    computed: str = ""
+
+    @property
+    def source(self) -> str:
+        """The tuples' column, or what is computed of them."""
+        return self.computed or self.stored or self.name
 
 
 @dataclass(frozen=True)
@@ -63,13 +84,17 @@ class Unresolved:
 class Scope:
     """Aliases in order of FROM.
 
-    ``classes``: the join classes, once the WHERE clause has been read. ``answers``: names of the answer's columns, once
-    the SELECT list has been read, to suggest.
+    ``references``: aliases of reference tables → their columns, by name in lower case, as columns of the alias whose
+    tuples are looked up. ``matched``: alias → SQL that is true of tuples for which there is a row. ``classes``: the
+    join classes, once the WHERE clause has been read. ``answers``: names of the answer's columns, once the SELECT list
+    has been read, to suggest.
     """
 
     aliases: dict[str, StreamSchema]
     classes: tuple[JoinClass, ...] = ()
     answers: tuple[str, ...] = ()
+    references: dict[str, dict[str, ScopedColumn]] = field(default_factory=dict)
+    matched: dict[str, list[str]] = field(default_factory=dict)
 
     def find(self, column: exp.Column) -> ScopedColumn | Unresolved:
         """The column that a name means.
@@ -82,13 +107,17 @@ class Scope:
         if column.table:
             return self._qualified(column.table, column.name)
         found = [c for alias in self.aliases if (c := self._column(alias, column.name))]
+        found += [c for columns in self.references.values() if (c := columns.get(column.name.lower()))]
         if not found:
-            names = chain(*(schema.columns or () for schema in self.aliases.values()), self.answers)
+            looked_up = (c.name for columns in self.references.values() for c in columns.values())
+            names = chain(*(schema.columns or () for schema in self.aliases.values()), looked_up, self.answers)
             known = (name for name in names if name.lower() != column.name.lower())
             return Unresolved(f"unknown column '{column.name}'", "", Misspelt(column.name, known))
         if len(found) == 1 or len({(self.representative(c), c.type) for c in found}) == 1:
             return found[0]
-        choices = " or ".join(f"{c.alias}.{c.name}" for c in found)
+        aliases = [alias for alias in self.aliases if self._column(alias, column.name)]
+        aliases += [alias for alias, columns in self.references.items() if column.name.lower() in columns]
+        choices = " or ".join(f"{alias}.{c.name}" for alias, c in zip(aliases, found, strict=True))
         return Unresolved(f"column '{column.name}' is ambiguous", choices)
 
     def resolve(self, column: exp.Column, report: Report) -> ScopedColumn | None:
@@ -101,11 +130,16 @@ class Scope:
 
     def representative(self, column: ScopedColumn) -> tuple[str, str]:
         """The same for all columns of a join class, unlike for any other column."""
-        own = (column.alias, column.name)
+        own = (column.alias, column.source)
         return next((joined.columns[0] for joined in self.classes if own in joined.columns), own)
 
     def _qualified(self, table: str, name: str) -> ScopedColumn | Unresolved:
         alias = next((a for a in self.aliases if a.lower() == table.lower()), None)
+        reference = next((a for a in self.references if a.lower() == table.lower()), None)
+        if reference is not None:
+            columns = self.references[reference]
+            misspelt = Misspelt(name, [c.name for c in columns.values()])
+            return columns.get(name.lower()) or Unresolved(f"unknown column '{name}' of {reference}", "", misspelt)
         if alias is None:
             called = [a for a, schema in self.aliases.items() if schema.name.lower() == table.lower()]
             if called:
@@ -113,7 +147,7 @@ class Scope:
                     f"stream '{table}' must be referred to by its alias here",
                     " or ".join(f"{a}.{name}" for a in called),
                 )
-            return Unresolved(f"unknown alias '{table}'", "", Misspelt(table, self.aliases))
+            return Unresolved(f"unknown alias '{table}'", "", Misspelt(table, [*self.aliases, *self.references]))
         schema = self.aliases[alias]
         misspelt = Misspelt(name, schema.columns or ())
         owner = alias if alias == schema.name else f"{alias} ({schema.name})"
@@ -122,4 +156,7 @@ class Scope:
     def _column(self, alias: str, name: str) -> ScopedColumn | None:
         schema = self.aliases[alias]
         known = schema.by_lower.get(name.lower())
-        return ScopedColumn(alias, known, schema.columns[known]) if known and schema.columns else None
+        if not known or not schema.columns:
+            return None
+        stored, computed = schema.stored.get(known, ""), schema.computed.get(known, "")
+        return ScopedColumn(alias, known, schema.columns[known], stored, computed)

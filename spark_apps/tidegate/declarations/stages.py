@@ -68,10 +68,10 @@ STAGES = (
         after=("land",),
         waits_for_previous=True,
         reads="the files that landed for the interval, and `landed_<stream>` and `landings` of streams that come "
-        "through Spark; `stream_rates`, `window_plan` of the interval before; "
+        "through Spark; the files of reference tables; `stream_rates`, `window_plan` of the interval before; "
         "`slack_plan` and `error_width_plan` in effect",
         writes="`events_<stream>`, `quarantine`, `unknown_columns`, `source_files`, `stream_rates`, `window_plan`, "
-        "`query_plan`, `watermarks`",
+        "`query_plan`, `watermarks`, `reference_<table>`, `table_versions`",
         guarantees="rows in = rows out + quarantined, each refused record with its reason and its place; "
         "what the windows hold fits the memory budget at every tick",
         page="report",

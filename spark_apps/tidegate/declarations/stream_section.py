@@ -124,6 +124,7 @@ class StreamSection:
     columns_known: bool = True
     format: str | None = None
     source: SourceRead = SourceRead(None)
+    noun: str = "stream"
 
     @property
     def cells(self) -> bool:
@@ -183,9 +184,9 @@ class StreamSection:
         if node is None:
             return CsvDialect()
         if self.format is not None and not self.cells:
-            message = f"'csv' in stream '{self.name}', whose format is {self.format}"
+            message = f"'csv' in {self.noun} '{self.name}', whose format is {self.format}"
             self.report.add(node.start_mark.index, message, "format: csv")
-        return read_csv_section(Section(self.report, node, f"csv of stream '{self.name}'", CSV_KEYS))
+        return read_csv_section(Section(self.report, node, f"csv of {self.noun} '{self.name}'", CSV_KEYS))
 
     def _format(self) -> str | None:
         """The format of the files, or of the values; "" of a source that has columns."""
@@ -225,7 +226,7 @@ class StreamSection:
         if node is None:
             self.columns_known = False
             return
-        columns = Section(self.report, node, f"columns of stream '{self.name}'")
+        columns = Section(self.report, node, f"columns of {self.noun} '{self.name}'")
         lower: dict[str, str] = {}
         for name, offset, value in columns.items():
             problem = refusal(name, "column")
@@ -243,7 +244,7 @@ class StreamSection:
             else:
                 self.columns[name] = self._placed(column, csv, value)
         if not lower and self.columns_known:
-            self.report.add(columns.offset, f"stream '{self.name}' has no columns", "at least one 'name: type'")
+            self.report.add(columns.offset, f"{self.noun} '{self.name}' has no columns", "at least one 'name: type'")
             self.columns_known = False
 
     def _column(self, name: str, node: yaml.Node) -> Column | None:

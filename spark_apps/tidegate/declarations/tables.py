@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tidegate.declarations.models import Pipeline, Query, Stream
+from tidegate.declarations.models import Pipeline, Query, ReferenceTable, Stream
 from tidegate.declarations.names import CORRECTED, CORRECTION_COLUMNS
 from tidegate.values.types import TIMESTAMP, arrow_type, is_number
 
@@ -204,6 +204,17 @@ _COMMON: dict[str, list[tuple[str, pa.DataType]]] = {
     ],
 }
 
+TABLE_VERSIONS = "table_versions"
+"""Which version of each reference table is in effect in an interval: a row each."""
+_TABLE_VERSIONS: list[tuple[str, pa.DataType]] = [
+    ("table", pa.string()),
+    ("version", pa.string()),
+    ("in_effect_from", TIMESTAMP),
+    ("columns", pa.string()),
+    ("rows", pa.int64()),
+    ("bytes", pa.int64()),
+]
+
 CLIENT, WORKER, JVM = "client", "worker", "jvm"
 """Kinds of rows of run_metrics. In those of an older version it is NULL: a client's."""
 
@@ -255,6 +266,11 @@ def schema(pipeline: Pipeline, table: str) -> pa.Schema:
         return _leaves_schema(pipeline, grouped=table == "history_groups")
     if table == GROUPS_ACCURACY:
         return _GROUPS_ACCURACY
+    if table == TABLE_VERSIONS:
+        return pa.schema(_TABLE_VERSIONS)
+    if is_reference(table):
+        name = table.removeprefix("reference_")
+        return _reference_schema(next(t for t in pipeline.tables if t.name == name))
     prefix, _, name = table.partition("_")
     if prefix == "events":
         return event_schema(pipeline.stream(name))
@@ -278,6 +294,8 @@ def tables(pipeline: Pipeline) -> tuple[str, ...]:
     with_history = [s.name for s in pipeline.streams if s.history is not None]
     return (
         *(f"events_{s.name}" for s in pipeline.streams),
+        *(f"reference_{t.name}" for t in pipeline.tables),
+        *((TABLE_VERSIONS,) if pipeline.tables else ()),
         *_COMMON,
         *(f"answers_{q.id}" for q in pipeline.queries),
         *(f"truth_{q.id}" for q in pipeline.queries),
@@ -288,6 +306,20 @@ def tables(pipeline: Pipeline) -> tuple[str, ...]:
         *(("history_groups",) if has_groups(pipeline) else ()),
         *(f"history_samples_{name}" for name in with_history),
     )
+
+
+def is_reference(table: str) -> bool:
+    """Whether a table holds versions of a reference table."""
+    return table.startswith("reference_")
+
+
+def reference_rows_schema(table: ReferenceTable) -> pa.Schema:
+    """The columns that a reference table declares."""
+    return pa.schema([(column.name, arrow_type(column.type)) for column in table.columns])
+
+
+def _reference_schema(table: ReferenceTable) -> pa.Schema:
+    return pa.schema([("table_version", pa.string()), ("in_effect_from", TIMESTAMP), *reference_rows_schema(table)])
 
 
 def tables_of(query: Query) -> tuple[str, ...]:

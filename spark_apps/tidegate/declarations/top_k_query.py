@@ -119,7 +119,7 @@ class TopKQuery:
                 self.report.add(offset_of(node), f"{ranking.grouping} takes plain columns", "a column")
                 continue
             column = self.scope.resolve(node, self.report)
-            if column is None or any(column.name == group.column for group in self.groups):
+            if column is None or any(column.source == group.column for group in self.groups):
                 continue
             if column.name not in shown:
                 message = f"the answer does not show the group's column '{column.name}'"
@@ -129,9 +129,10 @@ class TopKQuery:
                 GroupColumn(
                     slot=f"g{len(self.groups)}",
                     alias=column.alias,
-                    column=column.name,
+                    column=column.source,
                     type=column.type,
                     shown_as=shown[column.name],
+                    computed=bool(column.computed),
                 )
             )
 

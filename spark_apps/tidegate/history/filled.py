@@ -157,6 +157,11 @@ class Filling:
     def of(cls, warehouse: Warehouse, query: Query, confidence: float) -> Filling:
         """UserError if history cannot compute what the query asks of its tuples."""
         stream = warehouse.pipeline.stream(query.streams[0])
+        lookup = next((lookup for window in query.windows for lookup in window.lookups), None)
+        if lookup is not None:
+            raise UserError(
+                f"query {query.id} looks up {lookup.table}: history fills windows from the stream's own columns"
+            )
         # The query's own slots, as a query over history: parsed and checked by the same code.
         computed = next((group.column for group in query.group_by if group.computed), None)
         if computed is not None:

@@ -66,7 +66,10 @@ def query_history(
     require_confidence(confidence)
     if end <= start:
         raise UserError(f"--to {end:%Y-%m-%dT%H:%M:%SZ} must be later than --from {start:%Y-%m-%dT%H:%M:%SZ}")
-    query, warehouse = parse_history_query(sql, pipeline.streams), Warehouse(warehouse_root, pipeline, as_of)
+    query, warehouse = (
+        parse_history_query(sql, pipeline.streams, pipeline.derived),
+        Warehouse(warehouse_root, pipeline, as_of),
+    )
     past = _opened(warehouse, query.stream, start, end)
     return _answered(Question(query, past, to_us(start), to_us(end), confidence), within)
 
@@ -119,7 +122,7 @@ def estimate(
     loaded = pipeline if isinstance(pipeline, Pipeline) else load_pipeline(Path(pipeline))
     begin, until = (t if t.tzinfo else t.replace(tzinfo=UTC) for t in (start, end))
     result = query_history(loaded, warehouse, sql, begin, until, confidence, within)
-    query = parse_history_query(sql, loaded.streams)
+    query = parse_history_query(sql, loaded.streams, loaded.derived)
     types = {c.name: arrow_type(c.type) for c in query.stream.columns if c.name != ID_COLUMN}
     columns: dict[str, pa.Array] = {}
     for name, column in query.groups:

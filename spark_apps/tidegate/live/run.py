@@ -55,6 +55,7 @@ from tidegate.queries.widths import SlackWidths
 from tidegate.readable import format_seconds
 from tidegate.sources.files import SourceFile
 from tidegate.stages.extras import installed_stages
+from tidegate.stages.reference_versions import fix_versions
 from tidegate.stages.run import LIVE_STAGES, STAGES, run
 from tidegate.store.commit import Commit
 from tidegate.store.intervals import Interval, interval_holding, interval_labelled
@@ -228,6 +229,8 @@ class Live:
     def _enter_interval(self) -> None:
         """Look at the present interval: what it reads, and from where."""
         context, interval = self.context, self.interval
+        if not self.ended:
+            fix_versions(context, interval)
         self.warehouse = LiveWarehouse(context.warehouse, interval)
         self.warehouse.forget_others()
         self.intake.since_us, self.intake.last_batch = interval.start_us, self.position.last_batch

@@ -15,6 +15,8 @@ from tidegate.queries import planner
 from tidegate.sources.parse import HASH, ParseResult
 from tidegate.sources.settle import Again, Sighting, Sorted, find_again, homes_us, in_table_order, kept
 from tidegate.stages.id_memory import memory_us, remembered
+from tidegate.store.intervals import interval_holding
+from tidegate.store.references import References
 
 
 def accepted(
@@ -34,9 +36,14 @@ def accepted(
     looking = Again(parts, others, past, length_us, memory_us(pipeline, stream), start_us=start_us, end_us=end_us)
     again = find_again(Slice(0, looking)) if stream.id else {}
     held = planner.held(pipeline, stream)
-    item = Sorted(stream, parts, others, again, start_us, end_us, "", "", held, pipeline.tick_s * 1_000_000)
+    tick_us, lookups = pipeline.tick_s * 1_000_000, pipeline.lookups(stream.name)
+    here = [interval_holding(pipeline, start_us).label]
+    references = References.of(context.warehouse, here if lookups else ())
+    item = Sorted(
+        stream, parts, others, again, start_us, end_us, "", "", held, tick_us, references=references, lookups=lookups
+    )
     rows = in_table_order(item).drop_columns(HASH).combine_chunks()
-    size = pa.array(tuple_bytes(held, rows))
+    size = pa.array(tuple_bytes(held, item.extended(rows)))
     refused = sum(map(len, again.values())) + _refused(stream, files, taken, others, start_us, end_us)
     return rows.append_column("_bytes", size), refused
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidegate.declarations.errors import UserError
+from tidegate.declarations.tables import TABLE_VERSIONS, is_reference
 from tidegate.store.commit import Commit
 from tidegate.store.delta import LiveFile, live_file
 from tidegate.store.intervals import Interval
@@ -66,12 +67,14 @@ class LiveWarehouse(Warehouse):
 
     def live(self, table: str, label: str) -> tuple[LiveFile, ...]:
         """The files of one partition, in the order in which they were added."""
-        if label != self.interval.label:
+        if label != self.interval.label or _is_fixed(table):
             return super().live(table, label)
         return tuple(live_file(path, label) for path in self._visible(self._part(table)))
 
     def files(self, table: str, labels: Sequence[str]) -> tuple[str, ...]:
         """Paths of the named partitions' files, in the order of the labels."""
+        if _is_fixed(table):
+            return super().files(table, labels)
         past = super().files(table, [label for label in labels if label != self.interval.label])
         return (*past, *(map(str, self._visible(self._part(table))) if self.interval.label in labels else ()))
 
@@ -109,6 +112,11 @@ class LiveWarehouse(Warehouse):
         for file in (self.local / FOLDER).glob("position-*.json"):
             if file != newest:
                 file.unlink(missing_ok=True)
+
+
+def _is_fixed(table: str) -> bool:
+    """Whether an interval's partition of a table is what it will stay when the interval begins."""
+    return table == TABLE_VERSIONS or is_reference(table)
 
 
 def read_position(warehouse: Warehouse) -> Position | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.declarations.models import Query, to_us
+from tidegate.declarations.models import Lookup, Query, to_us
 from tidegate.engine import Slice
 from tidegate.engine.context import RunContext
 from tidegate.operators.expressions import Failed, can_fail, columns_of
@@ -33,6 +33,11 @@ class Arrived:
     interval: Interval
     files: EventFiles
 
+    @property
+    def lookups(self) -> tuple[Lookup, ...]:
+        """What is looked up for a tuple."""
+        return next(window.lookups for window in self.query.windows if window.alias == self.alias)
+
 
 def count_failures(
     context: RunContext, queries: Sequence[Query], intervals: Sequence[Interval]
@@ -46,9 +51,8 @@ def count_failures(
         for window in query.windows:
             if not any(can_fail(sql) for _, sql, _ in computations(query, window.alias)):
                 continue
-            table = f"events_{window.stream}"
             for interval in intervals:
-                files = EventFiles(warehouse.files(table, [interval.label]), warehouse.schema(table))
+                files = EventFiles.of(warehouse, context.pipeline.stream(window.stream), [interval.label])
                 parts.append(Arrived(query, window.alias, interval, files))
     counts: dict[tuple[str, Interval], int] = defaultdict(int)
     found = context.run_slices(failed_tuples, parts, sum(part.files.rows() for part in parts))
@@ -61,9 +65,13 @@ def failed_tuples(part: Slice) -> int:
     """How many of the tuples fail."""
     arrived: Arrived = part.of
     schema, asked = arrived.files.schema, computations(arrived.query, arrived.alias)
-    names = dict.fromkeys(["event_time", *(c for _, sql, _ in asked for c in columns_of(sql, schema.names))])
+    references, lookups = arrived.files.references, arrived.lookups
+    known = [*schema.names, *references.columns(lookups)]
+    times = ["event_time", "arrival_time"] if lookups else ["event_time"]
+    names = dict.fromkeys([*times, *(c for _, sql, _ in asked for c in columns_of(sql, known))])
     count = 0
-    for rows in _batches(arrived, list(names)):
+    for rows in _batches(arrived, references.needed(names, lookups, schema.names) if lookups else list(names)):
+        rows = references.extended(rows, lookups, names) if lookups else rows
         failed = Failed(rows)
         for slot, sql, kind in asked:
             if slot is None:

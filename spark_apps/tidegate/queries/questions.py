@@ -24,6 +24,7 @@ from tidegate.operators.tuple_bytes import Held
 from tidegate.queries import scan
 from tidegate.queries.sieves import Sieve
 from tidegate.store.places import mapped, place
+from tidegate.store.references import References
 from tidegate.values.types import arrow_type
 
 _ROWS_AT_ONCE = 1 << 18
@@ -187,11 +188,19 @@ def pooled(questions: Sequence[Question]) -> join_aggregate.Cells | None:
         return None
     # Files' names ascend by arrival.
     paths = {s: tuple(sorted({p for q in asked for p in q.files[s].paths})) for s in asked[0].files}
-    files = {stream: replace(asked[0].files[stream], paths=own) for stream, own in paths.items()}
+    files = {
+        stream: replace(asked[0].files[stream], paths=own, references=_references(asked, stream))
+        for stream, own in paths.items()
+    }
     every = replace(asked[0], files=files, waited_us=0)
     spec, schedules = aggregate_spec(every.query), [question.schedule for question in asked]
     batches = scan.in_order_of_arrival(_sides(every, schedules), spec.input_schema)
     return join_aggregate.Cells.of(spec, schedules, batches)
+
+
+def _references(asked: Sequence[Question], stream: str) -> References:
+    first, *others = (question.files[stream].references for question in asked)
+    return first.and_others(others)
 
 
 def _together(spec: join_aggregate.Spec, files: Sequence[str], windows: int) -> Iterator[tuple[int, int, pa.Table]]:
@@ -270,6 +279,7 @@ def _sides(question: Question, schedules: Sequence[Schedule]) -> list[scan.Side]
             if a.alias == window.alias and a.called.valued
         }
         side = scan.Side(files, bounds_us, conditions, columns, constants, held, waited_us=waited_us)
+        side = replace(side, lookups=window.lookups)
         if question.part is not None:
             key = shared_key(query)
             assert key is not None
@@ -279,7 +289,11 @@ def _sides(question: Question, schedules: Sequence[Schedule]) -> list[scan.Side]
     if query.kind != "top_k" or kept_in is None:
         return sides
     spec = top_k_spec(query, question.pane_us)
-    return [replace(sides[0], sieve=Sieve.of(kept_in, query.id, spec, computations(query, query.windows[0].alias)))]
+    (window,) = query.windows
+    computed: Any = computations(query, window.alias)
+    if window.lookups:
+        computed = computed, window.lookups
+    return [replace(sides[0], sieve=Sieve.of(kept_in, query.id, spec, computed))]
 
 
 def _bounds_us(schedule: Schedule, alias: str) -> tuple[int, int, int]:
@@ -336,9 +350,10 @@ def computations(query: Query, alias: str) -> list[tuple[str | None, str, pa.Dat
         asked += [(o.slot, o.expression, arrow_type(o.type)) for o in query.order_by]
         asked += [(f"p{i}", o.expression, arrow_type(o.type)) for i, o in enumerate(query.outputs)]
         return [*asked, ("event_id", "`event_id`", pa.string())]
-    for join, own in zip(query.join_classes, _own_columns(query, alias), strict=True):
-        asked += [(None, f"`{own[0]}` = `{other}`", pa.bool_()) for other in own[1:]]
-        asked += [(join.slot, f"`{name}`", arrow_type(join.type)) for name in own[:1]]
+    for join in query.join_classes:
+        own = join.sql(alias)
+        asked += [(None, f"{own[0]} = {other}", pa.bool_()) for other in own[1:]]
+        asked += [(join.slot, sql, arrow_type(join.type)) for sql in own[:1]]
     keys = _groups_of_keys(query)
     groups = [g for g in query.group_by if g.alias == alias and g.slot not in keys]
     asked += [(g.slot, g.sql, arrow_type(g.type)) for g in groups]
@@ -349,11 +364,6 @@ def computations(query: Query, alias: str) -> list[tuple[str | None, str, pa.Dat
             if aggregate.by is not None:
                 asked.append((_by(aggregate), aggregate.by, arrow_type(aggregate.by_type)))
     return asked
-
-
-def _own_columns(query: Query, alias: str) -> list[list[str]]:
-    """Of each join class, the columns of the alias; the first one is the slot's, the others equal it."""
-    return [[c for a, c in join.columns if a == alias] for join in query.join_classes]
 
 
 def _top_k_columns(query: Query) -> list[tuple[str, str]]:

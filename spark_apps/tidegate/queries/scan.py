@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.declarations.models import Stream, to_us
+from tidegate.declarations.models import Lookup, Stream, to_us
 from tidegate.operators.arrivals import int64s
 from tidegate.operators.duplicates import hashes
 from tidegate.operators.expressions import columns_of, evaluate, pushed_down, truth
@@ -27,6 +27,7 @@ from tidegate.store import parquet
 from tidegate.store.cut import read_file
 from tidegate.store.intervals import interval_holding
 from tidegate.store.places import located
+from tidegate.store.references import References
 from tidegate.values.limbs import is_decimal, limbs
 from tidegate.values.ordered import as_ordered_integers
 from tidegate.values.types import TIMESTAMP
@@ -44,12 +45,14 @@ _ODD, _OTHER_ODD = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 class EventFiles:
     """A stream's accepted tuples: files of ``schema`` one behind the other in order of arrival, each sorted by it.
 
-    ``kept_in``: the folder in which queries may keep what they need of large files.
+    ``kept_in``: the folder in which queries may keep what they need of large files. ``references``: what tuples are
+    looked up in.
     """
 
     paths: tuple[str, ...]
     schema: pa.Schema
     kept_in: str | None = None
+    references: References = field(default_factory=References)
 
     @classmethod
     def between(
@@ -75,7 +78,8 @@ class EventFiles:
     def of(cls, warehouse: Warehouse, stream: Stream, labels: Sequence[str], kept_in: str | None = None) -> EventFiles:
         """Those of some partitions, in the order of their labels."""
         table = f"events_{stream.name}"
-        return cls(warehouse.files(table, labels), warehouse.schema(table), kept_in)
+        references = References.of(warehouse, labels if warehouse.pipeline.lookups(stream.name) else ())
+        return cls(warehouse.files(table, labels), warehouse.schema(table), kept_in, references)
 
     def table(self, bounds_us: tuple[int, int, int], columns: Sequence[str]) -> pa.Table:
         """Columns of the tuples within bounds: least event time, end of event time, last arrival."""
@@ -187,6 +191,7 @@ class Side:
         sieve: what is needed of large files, if that is little.
         waited_us: what is taken off every arrival.
         part: a column, and which part of how many by its values is read.
+        lookups: what is looked up for each tuple before anything is computed.
     """
 
     files: EventFiles
@@ -198,6 +203,7 @@ class Side:
     sieve: Sieve | None = None
     waited_us: int = 0
     part: tuple[str, int, int] | None = None
+    lookups: tuple[Lookup, ...] = ()
 
     def batches(self) -> Iterator[pa.Table]:
         """The tuples as the files have them, with ``read_us``: the arrival that they are sorted by."""
@@ -223,12 +229,15 @@ class Side:
             return
         schema = self.files.schema
         asked = [*self.conditions, *(sql for sql, _ in self.columns.values())]
-        names = dict.fromkeys(
-            ["event_time", "arrival_time", *(c for sql in asked for c in columns_of(sql, schema.names))]
-        )
+        references = self.files.references
+        known = [*schema.names, *references.columns(self.lookups)]
+        wanted = dict.fromkeys(["event_time", "arrival_time", *(c for sql in asked for c in columns_of(sql, known))])
+        names = references.needed(wanted, self.lookups, schema.names) if self.lookups else list(wanted)
         parts = [part for sql in self.conditions if (part := pushed_down(sql, schema)) is not None]
         parts += [_within(self.bounds_us)] if bounded else []
-        for batch in _batches(paths, schema, list(names), reduce(and_, parts) if parts else None):
+        for batch in _batches(paths, schema, names, reduce(and_, parts) if parts else None):
+            if self.lookups and batch.num_rows:
+                batch = references.extended(batch, self.lookups, wanted)
             for sql in self.conditions:
                 batch = batch.filter(pa.array(truth(sql, batch)))
             if batch.num_rows:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.declarations.models import Stream
+from tidegate.declarations.models import Lookup, Stream
 from tidegate.declarations.tables import common_schema, event_schema
 from tidegate.engine import Slice
 from tidegate.operators import duplicates
@@ -26,6 +26,7 @@ from tidegate.sources.parse import FILE, HASH, Part
 from tidegate.sources.records import LINE, POSITION
 from tidegate.sources.source import reader_of
 from tidegate.store import parquet as stored
+from tidegate.store.references import References
 from tidegate.values.types import TIMESTAMP
 
 ROW_GROUP_ROWS = 1 << 17
@@ -184,7 +185,8 @@ def arrived(part: Part, start_us: int, end_us: int) -> npt.NDArray[np.bool_]:
 class Sorted:
     """A stream's tuples that arrived in [start, end), but for ``refused``: to ``tuples``; their hashes to ``hashes``.
 
-    ``held``: what the queries' operators hold of a tuple. ``tick_us``: length of panes.
+    ``held``: what the queries' operators hold of a tuple, with ``lookups`` in ``references``. ``tick_us``: length of
+    panes.
     """
 
     stream: Stream
@@ -197,6 +199,13 @@ class Sorted:
     hashes: str
     held: tuple[Held, ...]
     tick_us: int
+    references: References = References()
+    lookups: tuple[Lookup, ...] = ()
+
+    def extended(self, rows: pa.Table) -> pa.Table:
+        """Tuples with all that queries look up for them."""
+        extended: pa.Table = self.references.extended(rows, self.lookups)
+        return extended
 
 
 @dataclass(frozen=True)
@@ -229,7 +238,7 @@ def _write_sorted(item: Sorted) -> Written:
     stored.write(rows, item.tuples, row_group_size=ROW_GROUP_ROWS, use_dictionary=codes)
     stored.write(table.select([HASH]), item.hashes, use_dictionary=False, compression="none")
     late = instants_us(rows.column("arrival_time")) > instants_us(rows.column("event_time"))
-    return Written(rows.num_rows, int(late.sum()), counted(rows, item.held, item.tick_us))
+    return Written(rows.num_rows, int(late.sum()), counted(item.extended(rows), item.held, item.tick_us))
 
 
 def _within(item: Sorted) -> Iterator[pa.Table]:

@@ -21,9 +21,9 @@ import pyarrow as pa
 import yaml
 
 from tidegate.declarations.errors import UserError
-from tidegate.declarations.models import Pipeline, Query, Stream
+from tidegate.declarations.models import Pipeline, Query, ReferenceTable, Stream
 from tidegate.declarations.names import CORRECTED
-from tidegate.declarations.tables import GROUPS_ACCURACY
+from tidegate.declarations.tables import GROUPS_ACCURACY, TABLE_VERSIONS
 from tidegate.store.warehouse import Warehouse
 
 SOURCE = "warehouse"
@@ -61,6 +61,8 @@ _OWN = {
     "u": "The tuple's priority in [0, 1), from a hash of stream, id and seed; never changes.",
     "weight": "How many tuples the sampled one stands for: 1/fraction.",
 }
+_VERSION = "The name of the version: equal for equal contents."
+_IN_EFFECT_FROM = "Start of the interval from which on the version is in effect; UTC."
 _LEAF_AGGREGATES = {
     "count": "Values of `{}` that are not null.",
     "sum": "Sum of `{}`.",
@@ -221,7 +223,11 @@ def declaration(pipeline: Pipeline, table: str, schema: pa.Schema) -> Declaratio
         return _groups_accuracy(schema)
     if table.startswith("history_samples_"):
         return _samples(pipeline.stream(table.removeprefix("history_samples_")), table, schema)
+    if table == TABLE_VERSIONS:
+        return _versions(schema)
     kind, _, name = table.partition("_")
+    if kind == "reference":
+        return _reference(next(t for t in pipeline.tables if t.name == name), table, schema)
     if kind == "corrections":
         return _corrections(pipeline.query(name), table, schema)
     if kind == "events":
@@ -230,6 +236,42 @@ def declaration(pipeline: Pipeline, table: str, schema: pa.Schema) -> Declaratio
         query = next((q for q in pipeline.queries if q.id == name), None)
         return None if query is None else _answers(query, kind, table, schema)
     return None
+
+
+def _reference(reference: ReferenceTable, table: str, schema: pa.Schema) -> Declaration:
+    about = (
+        f"The versions of the reference table `{reference.name}`, each in the interval from which it is in effect. "
+        f"Which one is in effect in an interval is in `{TABLE_VERSIONS}`."
+    )
+    texts = {
+        c.name: c.description or f"As the table `{reference.name}` declares it ({c.type})." for c in reference.columns
+    }
+    texts |= {"table_version": _VERSION, "in_effect_from": _IN_EFFECT_FROM}
+    keys = [*reference.key, *([reference.valid_from] if reference.valid_from else [])]
+    return {
+        "name": table,
+        "description": _text(about, reference.description, grain="one row per version and row of the table."),
+        "columns": _columns(schema, texts),
+        "data_tests": [_grain("interval", "table_version", *keys, nullable=keys[len(reference.key) :])],
+    }
+
+
+def _versions(schema: pa.Schema) -> Declaration:
+    about = "Which version of each reference table tuples meet that arrived in the interval."
+    texts = {
+        "table": "The reference table.",
+        "version": _VERSION,
+        "in_effect_from": f"{_IN_EFFECT_FROM} Its rows are in that interval's partition of `reference_<table>`.",
+        "columns": "What was declared of its columns and key.",
+        "rows": "How many rows it has.",
+        "bytes": "What they take in memory.",
+    }
+    return {
+        "name": TABLE_VERSIONS,
+        "description": _text(about, grain="one row per interval and reference table."),
+        "columns": _columns(schema, texts),
+        "data_tests": [_grain("interval", "table")],
+    }
 
 
 def _events(stream: Stream, table: str, schema: pa.Schema) -> Declaration:

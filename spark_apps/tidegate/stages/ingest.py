@@ -45,7 +45,9 @@ from tidegate.stages.ingest_listing import (
 )
 from tidegate.stages.ingest_summary import Summary
 from tidegate.stages.launcher import launch
+from tidegate.stages.reference_versions import put_versions
 from tidegate.store.intervals import Interval
+from tidegate.store.references import References
 
 STAGE = "ingest"
 _FILE_ROWS = 1 << 21
@@ -71,6 +73,7 @@ def read(context: RunContext, intervals: Sequence[Interval], slice_bytes: int = 
     """Ingest the intervals, all in one pass; each one's partitions are the same as if it were run alone."""
     context.require_predecessor("source_files", intervals, STAGE)
     with context.stage(STAGE, intervals) as stage:
+        references = put_versions(context, stage.commit, intervals)
         source = sources(context, intervals)
         listings = [listed(stream, source[stream.name], intervals, slice_bytes) for stream in context.pipeline.streams]
         for listing in listings:
@@ -89,7 +92,7 @@ def read(context: RunContext, intervals: Sequence[Interval], slice_bytes: int = 
         facts = account.facts_of(parsed.reports, seen_before(context, listings), intervals[0].start_us)
         _summarize(context, listings, parsed, facts)
         again = _again(context, parsed, facts, intervals)
-        counts = _write_tuples(context, stage, parsed, facts, again, intervals)
+        counts = _write_tuples(context, stage, parsed, facts, again, references, intervals)
         refused, by_file = _write_quarantine(context, stage, parsed, facts, again, intervals)
         _write_source_files(context, stage, listings, facts, by_file, intervals)
         _write_unknown_columns(context, stage, facts, intervals)
@@ -173,6 +176,7 @@ def _write_tuples(
     parsed: ParseResult,
     facts: account.FileFacts,
     again: dict[str, Rows],
+    references: References,
     intervals: Sequence[Interval],
 ) -> pa.Table:
     """Write ``events_<stream>``, and what is remembered of their ids; what arrived (``planner.ARRIVALS_SCHEMA``)."""
@@ -195,6 +199,7 @@ def _write_tuples(
                 paths = str(folder / name), str(ids / name)
                 tick_us = pipeline.tick_s * 1_000_000
                 item = Sorted(stream, own, facts.broken, refused, start_us, end_us, *paths, held, tick_us)
+                item = replace(item, references=references, lookups=pipeline.lookups(stream.name))
                 items.append((interval, item))
     written = _packed_run(context, items, facts)
     counts = []

@@ -14,7 +14,7 @@ from tidegate.aggregates import CallError, is_call, read_call, shapes
 from tidegate.declarations.answer_names import name_of_call
 from tidegate.declarations.errors import DeclarationErrors, UserError
 from tidegate.declarations.expression_types import Typer
-from tidegate.declarations.models import Stream
+from tidegate.declarations.models import DerivedStream, Stream
 from tidegate.declarations.positions import Report, Source, nearest_name
 from tidegate.declarations.scope import Scope, StreamSchema, offset_of
 from tidegate.values.types import ColumnType, is_number
@@ -49,7 +49,7 @@ class HistoryQuery:
         return self.predicate is None and not self.group_by
 
 
-def parse_history_query(sql: str, streams: Sequence[Stream]) -> HistoryQuery:
+def parse_history_query(sql: str, streams: Sequence[Stream], derived: Sequence[DerivedStream] = ()) -> HistoryQuery:
     """Parse and check a query over history.
 
     Raises:
@@ -66,7 +66,7 @@ def parse_history_query(sql: str, streams: Sequence[Stream]) -> HistoryQuery:
     """
     report = Report(Source(Path("query"), sql))
     select = _parse(sql)
-    stream = _stream(select, streams)
+    stream = _stream(select, streams, derived)
     columns: dict[str, ColumnType] = {c.name: c.type for c in stream.columns}
     columns |= {"event_id": "string", "event_time": "timestamp", "arrival_time": "timestamp"}
     source = select.args["from_"].this
@@ -132,7 +132,7 @@ def _parse(sql: str) -> exp.Select:
     return select
 
 
-def _stream(select: exp.Select, streams: Sequence[Stream]) -> Stream:
+def _stream(select: exp.Select, streams: Sequence[Stream], derived: Sequence[DerivedStream]) -> Stream:
     source = select.args.get("from_")
     if source is None or not isinstance(source.this, exp.Table) or source.this.args.get("joins"):
         raise UserError(f"query:1:1: FROM must name one stream; expected {SHAPE}")
@@ -140,6 +140,12 @@ def _stream(select: exp.Select, streams: Sequence[Stream]) -> Stream:
     with_history = [s.name for s in streams if s.history is not None]
     stream = next((s for s in streams if s.name.lower() == name.lower()), None)
     if stream is None:
+        below = next((s.stream for s in derived if s.name.lower() == name.lower()), None)
+        if below is not None:
+            raise UserError(
+                f"'{name}' is a derived stream, and its past is that of {below}: ask {below}, with the expressions and "
+                "the WHERE that tidegate explain shows"
+            )
         nearest = nearest_name(name, with_history)
         hint = f"; did you mean '{nearest}'?" if nearest else f"; streams with history: {', '.join(with_history)}"
         raise UserError(f"unknown stream '{name}'{hint}")
