@@ -25,6 +25,7 @@ from tidegate.operators.accuracy import (
     oracle,
     oracle_slack,
     relative_error,
+    slack,
     window_errors,
 )
 
@@ -146,6 +147,27 @@ def test_the_errors_of_groups_make_that_of_their_window(
         own = sorted([*errors[in_answer == window], *of_missing[in_window[places] == window]])
         rank = math.ceil(share * len(own))
         assert relative_error(*tables, pa.array([window]), *judged)[0] == (own[rank - 1] if own else 0.0)
+
+
+@LAWS
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.integers(1, 4)), min_size=1, max_size=20), targets)
+def test_the_slack_of_most_groups_is_the_least_that_does(rows: list[tuple[int, int, int]], target: float) -> None:
+    """Groups, needed slacks and weights; the definition tries every slack that any of them needed."""
+    group, needed_s, weights = (np.array(column) for column in zip(*rows, strict=True))
+
+    def reached(slack_s: float) -> float:
+        shares = []
+        for one in set(group.tolist()):
+            own = group == one
+            shares.append(weights[own & (needed_s <= slack_s)].sum() / weights[own].sum() >= target - 1e-9)
+        return sum(shares) / len(shares)
+
+    for within in (0.5, 0.95):
+        least = min(slack_s for slack_s in needed_s.tolist() if reached(slack_s) >= within - 1e-9)
+        found = slack.least_covering_groups(needed_s.astype(float), group, target, weights.astype(float), within)
+        assert found == least
+    share = slack.share_of_groups(needed_s <= least, group, target, weights.astype(float))
+    assert share == pytest.approx(reached(least))
 
 
 @LAWS

@@ -5,16 +5,22 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter, defaultdict
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from math import ceil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from tidegate.declarations import load_pipeline
+from tidegate.declarations.explain import describe
+from tidegate.declarations.promises import show_measured
+from tidegate.declarations.tables import GROUPS_ACCURACY, tables
 from tidegate.engine.context import RunContext
+from tidegate.stages.calibrate_groups import group_keys
 from tidegate.stages.run import run, stages_named
 from tidegate.store.intervals import intervals_between
 from tidegate.store.warehouse import Warehouse
@@ -59,6 +65,10 @@ _OF_EACH = "QUALIFY ROW_NUMBER() OVER (PARTITION BY depot ORDER BY {} DESC) <= 3
 FOR_EACH = {
     "largest": f"{_LARGEST} {_OF_EACH.format('amount')} ACCURACY 70% EVERY 10 MINUTES",
     "largest_each": f"{_LARGEST} {_OF_EACH.format('amount')} ACCURACY 70% FOR EACH depot EVERY 10 MINUTES",
+    # Two alike in one customer make four pairs; a group is computed.
+    "pairs": "SELECT UPPER(a.depot) AS d, b.customer, COUNT(*) AS n FROM orders [30 MINUTES] a, orders [10 MINUTES] b "
+    "WHERE a.customer = b.customer AND a.amount > 0 GROUP BY UPPER(a.depot), b.customer "
+    "ERROR 5% OR 2 IN n FOR 90% OF GROUPS EVERY 10 MINUTES",
     "best": f"{_BEST} {_OF_EACH.format('revenue')} ACCURACY 70% EVERY 10 MINUTES",
     "best_each": f"{_BEST} {_OF_EACH.format('revenue')} ACCURACY 70% FOR EACH depot EVERY 10 MINUTES",
 }
@@ -232,6 +242,7 @@ def test_a_period_is_kept_if_nearly_all_depots_reach_the_mean(far: Warehouse, qu
         assert period["measured"] == pytest.approx(np.mean(reached))
         assert period["kept"] == (np.mean(reached) >= 0.95)
         assert period["promised"] == 0.95
+        assert show_measured(period).split(" over ")[0].endswith("% of the groups")
     assert not periods[0]["kept"]
     assert periods[-1]["kept"]
 
@@ -260,3 +271,43 @@ def test_runs_over_fewer_intervals_give_the_same_rows(far: Warehouse, tmp_path: 
     again = answered(tmp_path, FOR_EACH, passes=3, far=True)
     for table in ("accuracy_groups", "accuracy", "promise_periods", "needed_slack", "slack_plan"):
         assert again.read_arrow(table).to_pylist() == far.read_arrow(table).to_pylist()
+
+
+def test_groups_of_a_join_have_as_many_tuples_as_it_counts(far: Warehouse) -> None:
+    rows = {
+        (row["window_end"], *json.loads(row["group_key"]).values()): row["tuples"]
+        for row in rows_of(far, "accuracy_groups", "pairs")
+    }
+    true = {
+        (row["window_end"], row["d"], row["customer"]): row["n"] for row in far.read_arrow("truth_pairs").to_pylist()
+    }
+    judged = {row["window_end"] for row in rows_of(far, "accuracy", "pairs")}
+    assert len(rows) > 500
+    assert {key: n for key, n in rows.items() if n} == {key: n for key, n in true.items() if key[0] in judged}
+
+
+def test_explain_says_what_a_promise_over_many_groups_means(shop: Warehouse, far: Warehouse) -> None:
+    told = " ".join(f"{describe(shop.pipeline)} {describe(far.pipeline)}".split())
+    assert "an error of at most 5%, for 95% of a window's groups; on a miss: a warning" in told
+    assert "K is as long as all but 5% of them take" in told
+    assert "an error of at most 5%, or of 4 in n, or of 200 in revenue; on a miss" in told
+    assert "A group that is missing or too many counts as 0 in each column." in told
+    assert "a mean accuracy of at least 70% for each depot; on a miss" in told
+    assert "at least 95 of 100 values of depot reach that mean" in told
+
+
+def test_a_pipeline_without_such_a_promise_has_no_table_of_groups(tmp_path: Path) -> None:
+    assert GROUPS_ACCURACY not in tables(load_pipeline(declared(tmp_path, {"worst": QUERIES["worst"]})))
+
+
+def test_group_keys_are_told_apart_and_read_as_json() -> None:
+    rows = pa.table({"a": ["x", 'x", "b": "y', None, "é"], "b": pa.array([1.5, None, float("nan"), -0.0])})
+    keys = group_keys(rows, ["a", "b"]).to_pylist()
+    assert len(set(keys)) == 4
+    assert [json.loads(key) for key in keys] == [
+        {"a": "x", "b": 1.5}, {"a": 'x", "b": "y', "b": None}, {"a": None, "b": "nan"}, {"a": "é", "b": 0.0}
+    ]  # fmt: skip
+    kinds = pa.table({"d": [date(2026, 1, 5)], "t": [START], "m": [Decimal("1.50")], "l": [True]})
+    (key,) = group_keys(kinds, kinds.column_names).to_pylist()
+    assert key == '{"d": "2026-01-05", "t": "2026-01-05 00:00:00+00:00", "m": "1.50", "l": true}'
+    assert group_keys(rows, []).to_pylist() == ["{}"] * 4

@@ -4,5 +4,6 @@ select
     `event_id`,
     `slack_s`,
     `share`,
+    `group_key`,
     `interval`
 from {{ source('warehouse', 'needed_slack') }}

@@ -231,10 +231,11 @@ def _by_group(query: Query) -> list[str]:
     notes = []
     if query.groups_within < 1:
         least = ceil(1 / (1 - query.groups_within) - 1e-9)
+        spared = f"{100 - query.groups_within * 100:.6g}%"
         notes.append(
-            f"A window's error is that of its worst group but for {100 - query.groups_within * 100:.6g}% of them: with "
-            f"fewer than {least} groups that of the worst. It does not help where most groups are so small that one "
-            "late tuple breaks the promise: then K is as long as without it."
+            f"A window's error is that of its worst group but for {spared} of them; with fewer than {least} groups, of "
+            "the worst. A group so small that one late tuple breaks the promise is within it only if nothing of it is "
+            f"late: where most are, K is as long as all but {spared} of them take."
         )
     if query.floors:
         alone = [o.name for o in query.outputs if o.name not in query.floors and o.name not in query.group_outputs]

@@ -204,7 +204,8 @@ def show_measured(row: Row) -> str:
     if row["measured"] is None:
         return "no window is final yet"
     windows = f"{row['windows']:,} window{'s' if row['windows'] != 1 else ''}"
-    return f"{show_percent(row['measured'])} over {windows}"
+    of_groups = " of the groups" if " FOR EACH " in row["promise"] else ""
+    return f"{show_percent(row['measured'])}{of_groups} over {windows}"
 
 
 def show_period(row: Row) -> str:

@@ -11,7 +11,7 @@ import pandas as pd
 from tidegate.declarations.models import Pipeline, Query
 from tidegate.declarations.promises import Row, newest_of_each
 from tidegate.declarations.units import show_bytes
-from tidegate.operators.accuracy.slack import least_covering
+from tidegate.operators.accuracy.slack import least_covering, least_covering_groups
 from tidegate.readable import duration
 
 
@@ -75,7 +75,7 @@ def waited(query: Query, periods: Iterable[Row], needed: pd.DataFrame, accuracy:
     Args:
         query: one with a promise.
         periods: its rows of ``promise_periods``.
-        needed: its rows of ``needed_slack``: window_end, slack_s.
+        needed: its rows of ``needed_slack``: window_end, slack_s, of a promise for each group also group_key.
         accuracy: its rows of ``accuracy``: window_end, slack_s.
 
     **Cost**: O(n log n) in the needed slacks.
@@ -85,12 +85,22 @@ def waited(query: Query, periods: Iterable[Row], needed: pd.DataFrame, accuracy:
         return None
     needed, given = needed.sort_values("window_end"), accuracy.sort_values("window_end")
     # One window, one vote: windows with fewer winners than others count as much.
-    weight = 1 / needed.groupby("window_end")["slack_s"].transform("size").to_numpy() if len(needed) else np.zeros(0)
+    keys, group = ["window_end"], np.zeros(len(needed), np.int64)
+    if query.for_each:
+        keys, group = [*keys, "group_key"], pd.factorize(needed["group_key"], use_na_sentinel=False)[0]
+    by_key = needed.groupby(keys, dropna=False)["slack_s"]
+    weight = 1 / by_key.transform("size").to_numpy() if len(needed) else np.zeros(0)
     slack_s, oracles_s, waits_s = needed["slack_s"].to_numpy(), [], []
     for row in judged:
         first, last = needed["window_end"].searchsorted([row["period_start"], row["period_end"]])
         own = slice(int(first), int(last))
-        oracles_s.append(least_covering(slack_s[own], row["promised"], weight[own]) if last > first else 0.0)
+        if last <= first:
+            oracles_s.append(0.0)
+        elif query.for_each and query.accuracy is not None:
+            of_groups = slack_s[own], group[own], query.accuracy, weight[own]
+            oracles_s.append(least_covering_groups(*of_groups, row["promised"]))
+        else:
+            oracles_s.append(least_covering(slack_s[own], row["promised"], weight[own]))
         first, last = given["window_end"].searchsorted([row["period_start"], row["period_end"]])
         waits_s.append(given["slack_s"].to_numpy()[int(first) : int(last)])
     kept = sum(row["kept"] for row in judged)

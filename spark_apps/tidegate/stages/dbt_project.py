@@ -37,6 +37,7 @@ _NOT_COPIED = {"target", "logs", "README.md", "__pycache__"}
 # Columns whose meaning models/docs.md says once for all models.
 _SHARED = {
     "interval",
+    "query",
     "window_start",
     "window_end",
     "emitted_at",
