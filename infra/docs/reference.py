@@ -266,6 +266,9 @@ def answer_examples() -> str:
             for stream in (key[-1],)
             for row in case.get(key, ())
         ]
+        if "kinds" in case:
+            rows = [(str(60 * hour), *map(_value, row)) for hour, version in case["kinds"].items() for row in version]
+            parts.append(_table(("`kinds`, in effect from", "k", "kind", "since"), rows))
         columns = ("stream", "id", "event", "arrival", "k", "v")[: max(map(len, tuples), default=0)]
         parts.append(_table(columns, [(*row, *[""] * (len(columns) - len(row))) for row in tuples]))
         windows = "; ".join(

@@ -22,6 +22,7 @@ from tidegate.operators.expressions import evaluate
 from tidegate.operators.schedule import Schedule
 from tidegate.queries.questions import Answering, Question, aggregate_spec, top_k_spec
 from tidegate.queries.scan import EventFiles
+from tidegate.store.references import References, Version
 from tidegate.values.types import arrow_type
 
 CASES: list[dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "answers" / "cases.yml").read_text())
@@ -49,6 +50,15 @@ streams:
   a:{STREAM}
   b:{STREAM}
 """
+TABLES = """
+tables:
+  kinds:
+    path: /nowhere/kinds.csv
+    format: csv
+    columns: {k: string, kind: string, since: timestamp}
+    key: k
+    valid_from: since
+"""
 
 
 def us(minutes: float) -> int:
@@ -64,7 +74,7 @@ def case(request) -> dict[str, Any]:
 def pipeline(case, tmp_path) -> Pipeline:
     folder = tmp_path / "spec"
     (folder / "queries").mkdir(parents=True)
-    (folder / "pipeline.yml").write_text(PIPELINE)
+    (folder / "pipeline.yml").write_text(PIPELINE + (TABLES if "kinds" in case else ""))
     (folder / "queries" / "q.sql").write_text(case["sql"])
     for name, sql in case.get("streams", {}).items():
         (folder / "streams").mkdir(exist_ok=True)
@@ -116,21 +126,58 @@ def sorted_rows(rows: list[list[Any]]) -> list[list[Any]]:
     return sorted(rows, key=lambda row: [(value is None, str(value)) for value in row])
 
 
-def in_files(folder: Path, rows: pa.Table) -> EventFiles:
+def kinds(case, arrival: datetime) -> list[dict[str, Any]]:
+    """The rows of the version that is in effect when a tuple arrives."""
+    version = (arrival - MIDNIGHT) // timedelta(hours=1)
+    return [
+        {"k": k, "kind": kind, "since": None if since is None else MIDNIGHT + timedelta(minutes=since)}
+        for k, kind, since in case["kinds"].get(version, [])
+    ]
+
+
+def references(case, pipeline: Pipeline, folder: Path) -> References:
+    """The versions in files, as the warehouse has them."""
+    if "kinds" not in case:
+        return References()
+    versions = {}
+    for hour in case["kinds"]:
+        named = {"table_version": f"v{hour}", "in_effect_from": MIDNIGHT + timedelta(hours=hour)}
+        rows = [named | row for row in kinds(case, named["in_effect_from"])]
+        path = folder / f"kinds-{hour}.parquet"
+        pq.write_table(pa.Table.from_pylist(rows, schema(pipeline, "reference_kinds")), path)
+        versions[us(60 * hour)] = Version(f"v{hour}", (str(path),))
+    return References({"kinds": pipeline.tables[0]}, {"kinds": versions}, us(60) - us(0))
+
+
+def with_kind(case, query: Query, row: dict[str, Any]) -> dict[str, Any]:
+    """A tuple, with what the query looks up for it: its own key's row, the last that began by its event time."""
+    lookups = [lookup for window in query.windows for lookup in window.lookups]
+    own = [
+        one
+        for one in (kinds(case, row["arrival_time"]) if lookups else [])
+        if one["k"] == row["k"] and (one["since"] is None or one["since"] <= row["event_time"])
+    ]
+    last = max(own, key=lambda one: one["since"] or MIDNIGHT - timedelta(days=1), default={})
+    names = {name: lookup.name_of(name) for lookup in lookups for name in ("k", "kind", "since")}
+    return row | {stored: last.get(name) for name, stored in names.items()}
+
+
+def in_files(folder: Path, rows: pa.Table, looked_up_in: References) -> EventFiles:
     """The tuples in files of two, in order of arrival, as the warehouse has them one an interval."""
     rows = rows.sort_by("arrival_time")
     paths = []
     for first in range(0, len(rows), 2):
         paths.append(str(folder / f"{rows.schema.names[0]}-{len(list(folder.iterdir()))}.parquet"))
         pq.write_table(rows.slice(first, 2), paths[-1])
-    return EventFiles(tuple(paths), rows.schema)
+    return EventFiles(tuple(paths), rows.schema, references=looked_up_in)
 
 
 @pytest.mark.parametrize("slices", [1, 2, 7])
 def test_from_files_in_slices(case, pipeline, schedule, slices, tmp_path):
     query = pipeline.query("q")
     (tmp_path / "events").mkdir()
-    files = {s.name: in_files(tmp_path / "events", tuples(case, s.name, pipeline)) for s in pipeline.streams}
+    there = references(case, pipeline, tmp_path)
+    files = {s.name: in_files(tmp_path / "events", tuples(case, s.name, pipeline), there) for s in pipeline.streams}
     ends = {i: window[0] for i, window in enumerate(sorted(case["windows"], key=lambda w: (w[1], w[0])))}
     found, held, failed = [], coverage(query, schedule), 0
     for rows in filter(len, np.array_split(np.arange(len(schedule)), slices)):
@@ -161,6 +208,7 @@ def arrivals(case, pipeline: Pipeline, query: Query) -> list[tuple[int, int, int
     found = []
     for side, window in enumerate(query.windows):
         for row in tuples(case, window.stream, pipeline).to_pylist():
+            row = with_kind(case, query, row)
             if window.alias in query.predicates and not matches(query.predicates[window.alias], row):
                 continue
             event_us = to_us(row["event_time"])
@@ -169,7 +217,9 @@ def arrivals(case, pipeline: Pipeline, query: Query) -> list[tuple[int, int, int
 
 
 def matches(predicate: str, row: dict[str, Any]) -> bool:
-    """The predicates of the cases: one comparison of v with a number."""
+    """The predicates of the cases: one comparison of v with a number, or that there is a row."""
+    if predicate == "`kinds[k].k` IS NOT NULL":
+        return row["kinds[k].k"] is not None
     name, operator, number = predicate.split()
     assert name.strip("`") == "v" and operator in "<>"
     return row["v"] is not None and (row["v"] < float(number) if operator == "<" else row["v"] > float(number))
@@ -180,6 +230,9 @@ def pure_aggregate(case, pipeline: Pipeline, query: Query, schedule: Schedule) -
     rows = []
     for side, event_us, arrival_us, row in arrivals(case, pipeline, query):
         alias, stream = query.windows[side].alias, schema(pipeline, f"events_{query.windows[side].stream}")
+        if query.windows[side].lookups:
+            stream = pa.schema([*stream, *((f"kinds[k].{name}", pa.string()) for name in ("k", "kind"))])
+            row = {name: row[name] for name in stream.names}
         values: dict[str, Any] = {"side": side, "event_us": event_us, "arrival_us": arrival_us}
         for join in query.join_classes:
             values[join.slot] = of_row(join.sql(alias)[0], row, join.type, stream)

@@ -8,13 +8,18 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
+from tidegate.cli import main
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline
 from tidegate.engine.context import RunContext
+from tidegate.history.filled import Filling
 from tidegate.live.run import Live
+from tidegate.sources.reference_files import read_reference, version_of
 from tidegate.stages import run as stages
 from tidegate.store.intervals import interval_at, intervals_between
 from tidegate.store.warehouse import Warehouse
@@ -263,3 +268,69 @@ def test_rows_that_are_valid_at_once_are_refused(tmp_path: Path) -> None:
         pytest.raises(UserError, match="row 1: it and row 2 are valid at the same time for the key id 1"),
     ):
         stages.run(context, intervals(pipeline)[:1], ["ingest"])
+
+
+@pytest.mark.parametrize("kind", ["parquet", "delta"])
+def test_parquet_and_delta_are_read_as_csv_is(kind: str, tmp_path: Path) -> None:
+    """Values of a file's own types, in another order of rows and columns, are the same version."""
+    pipeline = declare(tmp_path / "market", flat=False)
+    wanted = read_reference(pipeline.tables[0])
+    owners = read_reference(pipeline.tables[1])
+    path = tmp_path / f"goods.{kind}"
+    other = wanted.take([3, 1, 0, 2]).select(["owner", "category", "product", "shop"])
+    other = other.set_column(0, "owner", other.column("owner").cast("int32"))
+    if kind == "parquet":
+        pq.write_table(other.append_column("unread", [list("abcd")]), path)
+    else:
+        write_deltalake(path, other)
+    table = pipeline.tables[0].model_copy(update={"path": str(path), "format": kind})
+    assert read_reference(table).equals(wanted)
+    assert version_of(read_reference(table)) == version_of(wanted) != version_of(owners)
+    assert version_of(wanted.slice(0, 3)) != version_of(wanted)
+
+
+def test_a_table_that_is_too_large_for_the_process_budget_is_refused(tmp_path: Path) -> None:
+    pipeline = declare(tmp_path / "market", flat=False).model_copy(update={"process_budget_bytes": 1000})
+    with (
+        RunContext(pipeline, tmp_path / "warehouse", here=True) as context,
+        pytest.raises(UserError, match="the reference tables take .* more than an eighth of the process budget"),
+    ):
+        stages.run(context, intervals(pipeline)[:1], ["ingest"])
+
+
+def test_another_declaration_reads_an_interval_anew_and_leaves_the_others_theirs(tmp_path: Path) -> None:
+    pipeline, root = declare(tmp_path / "market", flat=False), tmp_path / "warehouse"
+    with RunContext(pipeline, root, here=True) as context:
+        stages.run(context, intervals(pipeline)[:2], ["ingest"])
+    text = (pipeline.folder / "pipeline.yml").read_text()
+    (pipeline.folder / "pipeline.yml").write_text(
+        text.replace("category: string, owner", "category: string, place: string, owner")
+    )
+    goods = pipeline.folder / "goods.csv"
+    goods.write_text("shop,product,category,owner,place\n1,a,food,1,here\n")
+    again = load_pipeline(pipeline.folder)
+    with RunContext(again, root, here=True) as context:
+        stages.run(context, intervals(pipeline)[:1], ["ingest"])
+    rows = (
+        Warehouse(root, again).read_arrow("reference_goods", columns=["table_version", "product", "place"]).to_pylist()
+    )
+    assert len({row["table_version"] for row in rows}) == 2
+    assert [row["product"] for row in rows if row["place"]] == ["a"]
+    assert len(rows) == 5, "the second interval still refers to the four rows of the first version"
+
+
+def test_history_does_not_fill_what_is_looked_up(tmp_path: Path) -> None:
+    pipeline = declare(tmp_path / "market", flat=False)
+    with pytest.raises(
+        UserError, match="query sums looks up goods: history fills windows from the stream's own columns"
+    ):
+        Filling.of(Warehouse(tmp_path / "warehouse", pipeline), pipeline.query("sums"), 0.95)
+
+
+def test_explain_says_what_is_looked_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    declare(tmp_path / "market", flat=False)
+    assert main(["explain", str(tmp_path / "market")]) == 0
+    text = capsys.readouterr().out
+    assert "Reference table owners" in text and "from since to before until" in text
+    assert "looked up   o: goods by shop, product" in text
+    assert "all tables together at most 384 MiB" in text

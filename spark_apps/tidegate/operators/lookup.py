@@ -18,26 +18,28 @@ _FIRST_US, _LAST_US = -(2**62), 2**62
 class Keyed:
     """Which row of a table a key names, for many keys at once.
 
-    Every column of the key is encoded by its different values, and a key is one number made of these codes, found by
-    binary search. Where rows are valid for a time, rows of a key are sorted by the instant from which they are, and the
-    last one that began by the instant is looked at.
+    Every column of the key is encoded by its different values, and so are the pairs of one column's code and the next.
+    Where rows are valid for a time, rows of a key are sorted by the instant from which they are, and the last one that
+    began by the instant is looked at.
 
     Args:
         columns: of the table's key, without NULLs.
         from_us, to_us: int64[n], when each row is valid, half-open; None: always.
 
-    **Cost**: O(n log n) to make; O(m log n) to ask for m keys. **Guarantee**: exact.
+    **Cost**: O(n log n) to make; O(m) to ask for m keys, O(m log n) where rows are valid for a time.
+    **Guarantee**: exact.
 
     >>> keyed = Keyed.of([pa.array(["a", "b"]), pa.array([1, 1])])
     >>> keyed.places([pa.array(["b", "a", None]), pa.array([1, 2, 1])], np.zeros(3, np.int64)).tolist()
     [1, -1, -1]
     """
 
-    levels: tuple[tuple[pa.Array, Int64s], ...]
+    levels: tuple[tuple[pa.Array, pa.Array], ...]
     order: Int64s
     codes: Int64s
     from_us: Int64s
     to_us: Int64s
+    timed: bool
 
     @classmethod
     def of(cls, columns: Sequence[pa.Array], from_us: Int64s | None = None, to_us: Int64s | None = None) -> Keyed:
@@ -48,8 +50,9 @@ class Keyed:
         levels = []
         for column in columns:
             values = pc.unique(column)
-            combined = codes * max(len(values), 1) + _codes(column, values)
-            different, codes = np.unique(combined, return_inverse=True)
+            combined = pa.array(codes * len(values) + _codes(column, values))
+            different = pc.unique(combined)
+            codes = _codes(combined, different)
             levels.append((values, different))
         order = np.lexsort((starts, codes))
         starts, codes = starts[order], codes[order]
@@ -59,7 +62,7 @@ class Keyed:
             ends = np.full(rows, _LAST_US)
             followed = codes[1:] == codes[:-1]
             ends[:-1][followed] = starts[1:][followed]
-        return cls(tuple(levels), order, codes, starts, ends)
+        return cls(tuple(levels), order, codes, starts, ends, from_us is not None)
 
     def clash(self) -> tuple[int, int] | None:
         """Two rows of the table that one key names at one instant; None if there are none."""
@@ -72,21 +75,22 @@ class Keyed:
 
     def places(self, keys: Sequence[pa.Array], at_us: Int64s) -> Int64s:
         """int64[m]: the row of each key, valid at its instant; −1 where there is none, or the key has a NULL."""
-        codes = np.zeros(len(at_us), np.int64)
-        known = np.full(len(at_us), len(self.codes) > 0)
-        for key, (values, different) in zip(keys, self.levels, strict=True):
+        codes = _codes(keys[0], self.levels[0][0])
+        for key, (values, different) in zip(keys[1:], self.levels[1:], strict=True):
             code = _codes(key, values)
-            combined = codes * max(len(values), 1) + code
-            codes = np.minimum(np.searchsorted(different, combined), max(len(different) - 1, 0))
-            known &= (code >= 0) & (different[codes] == combined if len(different) else False)
-        if not known.any():
-            return np.full(len(at_us), -1)
-        instants = np.unique(np.concatenate([self.from_us, at_us]))
-        began = self.codes * len(instants) + np.searchsorted(instants, self.from_us)
-        asked = codes * len(instants) + np.searchsorted(instants, at_us)
+            known = (codes >= 0) & (code >= 0)
+            codes = _codes(pa.array(codes * len(values) + code, mask=~known), different)
+        if not self.timed:
+            # Every key has one row, and the rows are in the order of the keys.
+            return np.append(self.order, -1)[codes]
+        instants = np.unique(self.from_us)
+        began = self.codes * (len(instants) + 1) + np.searchsorted(instants, self.from_us) + 1
+        asked = codes * (len(instants) + 1) + np.searchsorted(instants, at_us, side="right")
         last = np.searchsorted(began, asked, side="right") - 1
         row = np.maximum(last, 0)
-        known &= (last >= 0) & (self.codes[row] == codes) & (at_us < self.to_us[row])
+        if not len(self.codes):
+            return np.full(len(at_us), -1)
+        known = (codes >= 0) & (last >= 0) & (self.codes[row] == codes) & (at_us < self.to_us[row])
         return np.where(known, self.order[row], -1)
 
 
