@@ -394,7 +394,11 @@ class Typer:
         if isinstance(node, UNSTEADY) or name in ("NOW", "SHUFFLE", "MONOTONICALLY_INCREASING_ID", "INPUT_FILE_NAME"):
             self._mistake(node, f"{name} is not deterministic: the same tuples must always give the same answer")
         elif isinstance(node, exp.Window):
-            self._mistake(node, "window functions (OVER) are not supported", "GROUP BY, or ORDER BY … LIMIT k")
+            self._mistake(
+                node,
+                "window functions (OVER) are not supported",
+                "GROUP BY, ORDER BY … LIMIT k, or QUALIFY ROW_NUMBER() OVER (…) <= k",
+            )
         elif isinstance(node, exp.Filter):
             self._mistake(node, "FILTER stands behind an aggregate", "SUM(x) FILTER (WHERE …)")
         elif isinstance(node, exp.Star):
@@ -404,6 +408,8 @@ class Typer:
         elif isinstance(node, exp.Func):
             misspelt = Misspelt(name, [n for n in function_names() if n != name])
             self._mistake(node, f"function {name} is not supported", "", misspelt)
+        elif isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets):
+            self._mistake(node, f"{_short(node)} is not supported", "one list of groups, and a query for each other")
         else:
             self._mistake(node, f"{_short(node)} is not supported here")
 

@@ -120,14 +120,17 @@ def _check_time(schema: StreamSchema, written: tuple[str, int] | None, report: R
         report.add(offset, message, schema.event_time)
 
 
+_INNER = "an inner join; LEFT JOIN of a reference table"
+
+
 def _read_join(join: exp.Join, sources: From, report: Report) -> bool:
     for key in ("side", "method"):
         if join.args.get(key):
-            report.add(offset_of(join.this), f"{join.args[key].upper()} joins are not supported", "an inner join")
+            report.add(offset_of(join.this), f"{join.args[key].upper()} joins are not supported", _INNER)
             return False
     kind, written_on = (join.args.get("kind") or "").upper(), join.args.get("on")
     if kind not in ("", "INNER", "CROSS"):
-        report.add(offset_of(join.this), f"{kind} joins are not supported", "an inner join")
+        report.add(offset_of(join.this), f"{kind} joins are not supported", _INNER)
         return False
     if join.args.get("using"):
         report.add(offset_of(join.args["using"][0]), "USING is not supported", "ON a.x = b.x")

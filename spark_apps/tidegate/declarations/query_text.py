@@ -48,6 +48,8 @@ _OPENING = {TokenType.L_PAREN: TokenType.R_PAREN, TokenType.L_BRACKET: TokenType
 _AFTER_FROM = {
     TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.QUALIFY, TokenType.ORDER_BY, TokenType.LIMIT
 }  # fmt: skip
+_DERIVED = "a SELECT of tuples can be a derived stream, streams/<name>.sql"
+_EMITTED = ("EARLY", "EVERY", "CHANGES", "FINAL", "ON")
 _SET_OPERATIONS = {TokenType.UNION, TokenType.INTERSECT, TokenType.EXCEPT}
 # Words after which an expression begins, so that a name that follows is a column and not the start of a clause.
 _OPERAND_WORDS = """
@@ -180,18 +182,21 @@ def _single_statement(tokens: list[Token], report: Report) -> list[Token]:
 def _is_plain_select(tokens: list[Token], report: Report) -> bool:
     first = tokens[0]
     if first.token_type is TokenType.WITH:
-        report.add(first.start, "WITH is not supported", "one SELECT over streams")
+        report.add(first.start, "WITH is not supported", f"one SELECT over streams; {_DERIVED}")
         return False
     if first.token_type is not TokenType.SELECT:
         message = f"a query cannot begin with '{first.text[:60]}'"
         report.add(first.start, message, "SELECT", Misspelt(first.text, ["SELECT"]))
         return False
-    for token in tokens[1:]:
+    for token, following in zip(tokens[1:], [*tokens[2:], None], strict=False):
+        if token.text.upper() == "EMIT" and following is not None and following.text.upper() in _EMITTED:
+            report.add(token.start, "EMIT is not supported: a window is answered once, K after its end", "no EMIT")
+            return False
         if token.token_type in _SET_OPERATIONS:
-            report.add(token.start, f"{token.text.upper()} is not supported", "one SELECT over streams")
+            report.add(token.start, f"{token.text.upper()} is not supported", "one SELECT, and a query for each other")
             return False
         if token.token_type is TokenType.SELECT:
-            report.add(token.start, "subqueries are not supported", "streams by name")
+            report.add(token.start, "subqueries are not supported", f"streams by name; {_DERIVED}")
             return False
     return True
 
