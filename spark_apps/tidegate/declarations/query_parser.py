@@ -71,7 +71,7 @@ def _parse(
         return None
     scope = Scope(sources.schemas)
     wheres = [select.args["where"].this] if select.args.get("where") else []
-    predicates, scope.classes = read_conditions([*sources.on, *wheres], scope, report)
+    predicates, scope.classes, compared = read_conditions([*sources.on, *wheres], scope, report)
     if not report.mistakes:
         check_connected(scope, scope.classes, sources.offsets, report)
     shows_start = take_columns(select, scope, report)
@@ -87,6 +87,8 @@ def _parse(
         windows=sources.windows,
         predicates=predicates,
         join_classes=scope.classes,
+        compared=tuple(compared.columns),
+        conditions=tuple(compared.conditions),
         error=text.error,
         accuracy=text.accuracy,
         on_miss=text.on_miss,
