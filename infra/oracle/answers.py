@@ -108,6 +108,22 @@ def register(connection: duckdb.DuckDBPyConnection, query: Query, windows: Seque
     connection.register("oracle_windows", pa.table(columns))
 
 
+def met_by(condition: str, query: Query) -> str:
+    """A condition over several aliases, in DuckDB's dialect."""
+    columns = {c.slot: (c.alias, c.sql) for c in query.compared}
+
+    def step(node: exp.Expression) -> exp.Expression:
+        if isinstance(node, exp.Column) and node.name in columns:
+            alias, sql = columns[node.name]
+            own = sqlglot.parse_one(sql, read="spark")
+            for column in own.find_all(exp.Column):
+                column.set("table", exp.to_identifier(alias, quoted=True))
+            return own
+        return node
+
+    return f"({duck(sqlglot.parse_one(condition, read='spark').transform(step).sql('spark'))})"
+
+
 def near(alias: str) -> str:
     """True of the tuples between the first window's begin and the last one's end: no other can be in a window."""
     first, last = (f"(SELECT {bound} FROM oracle_windows)" for bound in (f"min(lower_{alias})", "max(window_end)"))
@@ -149,6 +165,7 @@ def aggregate_sql(query: Query, folder: Path) -> str:
         (first_alias, first_column), *others = columns
         for alias, column in others:
             on_keys.append(f"{quoted(first_alias)}.{quoted(first_column)} = {quoted(alias)}.{quoted(column)}")
+    on_keys += [met_by(condition.expression, query) for condition in query.conditions]
     # An id is kept as text, whatever it was declared as.
     values = {g.slot: f"{g.slot}_value" if g.computed else g.column for g in query.group_by}
     groups = [

@@ -66,7 +66,7 @@ QUERIES = {
 RANKED = "best_tables"
 
 
-def write(folder: Path, memory: str) -> Path:
+def write(folder: Path, memory: str, queries: dict[str, str] = QUERIES) -> Path:
     """A pipeline, and two weeks of orders that come up to four hours late."""
     chance = random.Random(7)
     files: dict[str, list[str]] = {}
@@ -81,7 +81,7 @@ def write(folder: Path, memory: str) -> Path:
     for name, lines in files.items():
         (folder / f"orders-{name}.jsonl").write_text("\n".join(lines) + "\n")
     (folder / "cafe" / "pipeline.yml").write_text(PIPELINE.format(folder=folder, memory=memory))
-    for query_id, text in QUERIES.items():
+    for query_id, text in queries.items():
         (folder / "cafe" / "queries" / f"{query_id}.sql").write_text(text)
     return folder / "cafe"
 

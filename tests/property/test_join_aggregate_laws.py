@@ -117,8 +117,50 @@ BY_ALL = Spec(  # groups of both sides, two keys of which one groups, and one th
     ),
     (("g0", "j1"), ("g3", "j2")),
 )
+COMPARED = Spec(  # conditions over both sides, one of which reads two columns of one
+    (Side("a", ("j0",), compared=("c0", "c1")), Side("b", ("j0",), ("g0",), ("c2", "c3"))),
+    PAIR.aggregates,
+    pa.schema(
+        [
+            ("j0", pa.string()),
+            ("g0", pa.string()),
+            *((f"c{i}", pa.int64()) for i in (0, 1, 2)),
+            ("c3", pa.string()),
+            ("a1", pa.float64()),
+            ("a2", pa.float64()),
+            ("a3", pa.int64()),
+        ]
+    ),
+    conditions=("c0 <= c2", "c1 > c2 OR c3 = 'x' AND c0 = 0 OR c1 IS NULL AND c3 IS NULL"),
+)
+COMPARED_CHAIN = Spec(  # a and c, which meet only through b, are compared; and all three
+    (
+        Side("a", ("j0",), ("g0",), ("c0",)),
+        Side("c", ("j1",), compared=("c1",)),
+        Side("b", ("j0", "j1"), compared=("c2",)),
+    ),
+    (Measure("a0", "count"), Measure("a1", "avg", "a"), Measure("a2", "sum", "b"), Measure("a3", "min", "c")),
+    pa.schema(
+        [
+            ("j0", pa.string()),
+            ("j1", pa.int64()),
+            ("g0", pa.int64()),
+            *((f"c{i}", pa.int64()) for i in range(3)),
+            ("a1", pa.int64()),
+            ("a2", pa.float64()),
+            ("a3", pa.string()),
+        ]
+    ),
+    conditions=("c0 <> c1", "c0 + c1 >= c2"),
+)
 SPECS = {"alone": ALONE, "pair": PAIR, "star": STAR, "chain": CHAIN, "total": TOTAL, "cycle": CYCLE}
-SPECS |= {"by class": BY_CLASS, "by key": BY_KEY, "by all": BY_ALL}
+SPECS |= {
+    "compared": COMPARED,
+    "compared chain": COMPARED_CHAIN,
+    "by class": BY_CLASS,
+    "by key": BY_KEY,
+    "by all": BY_ALL,
+}
 
 
 def of_decimals(spec: Spec) -> Spec:
@@ -267,7 +309,7 @@ def test_order_among_equal_arrivals_changes_nothing(case: tuple[Spec, Schedule, 
 
 
 @LAWS
-@given(st.sampled_from(["pair", "star", "pair of decimals"]), st.data())
+@given(st.sampled_from(["pair", "star", "compared", "pair of decimals"]), st.data())
 def test_partitions_of_a_shared_class_combine_to_the_whole(name: str, data: st.DataObject) -> None:
     spec = SPECS[name]
     schedule = data.draw(schedules(tuple(side.alias for side in spec.sides)))
@@ -375,6 +417,8 @@ def test_sizes_of_blocks_parts_and_codebooks_change_nothing(
         patch(f"{package}.grids.SLAB_WINDOWS", block_rows),
         patch(f"{package}.grids.CHUNK_CELLS", block_rows * 9),
         patch(f"{package}.pairs.PAIRS_PER_TUPLE", block_rows % 3 / 2),
+        patch(f"{package}.joins.LOOKED_AT", block_rows - 1),
+        patch(f"{package}.joins.SUMMED_UP", block_rows),
     ):
         assert run(*case, cuts=cuts).equals(whole)
 

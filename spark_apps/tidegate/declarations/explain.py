@@ -172,6 +172,7 @@ def _query_lines(query: Query) -> list[str]:
         ("looked up", "\n".join(f"{w.alias}: {_lookups(w.lookups)}" for w in query.windows if w.lookups)),
         ("where", "\n".join(f"{alias}: {predicate}" for alias, predicate in query.predicates.items())),
         ("joined on", "\n".join(joins)),
+        ("of these", "\n".join(condition.words for condition in query.conditions)),
         ("groups", ", ".join(f"{g.slot} = {slots[g.slot]}" for g in query.group_by)),
         ("aggregates", ", ".join(f"{a.slot} = {slots[a.slot]}" for a in query.aggregates)),
         ("having", query.having or ""),

@@ -1,14 +1,15 @@
-"""The conditions of WHERE and ON → predicates on one alias each, and the columns that are joined."""
+"""The conditions of WHERE and ON → predicates on one alias each, joined columns, and conditions on what is joined."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
 from tidegate.declarations.decimals import any_decimal, holding_all
 from tidegate.declarations.expression_types import Typer, render, stored_column
-from tidegate.declarations.models import JoinClass
+from tidegate.declarations.models import ComparedColumn, JoinClass, PairCondition
 from tidegate.declarations.positions import Report
 from tidegate.declarations.scope import Scope, ScopedColumn, Unresolved, offset_of
 from tidegate.values.types import ColumnType, is_number
@@ -16,14 +17,41 @@ from tidegate.values.types import ColumnType, is_number
 Equalities = Sequence[tuple[ScopedColumn, ScopedColumn]]
 
 
+@dataclass
+class Compared:
+    """Conditions over several aliases that are no equality of two columns, and the columns that they read."""
+
+    columns: list[ComparedColumn] = field(default_factory=list)
+    conditions: list[PairCondition] = field(default_factory=list)
+
+    def add(self, condition: exp.Expression, scope: Scope) -> None:
+        """Take a checked condition in."""
+
+        def slot(node: exp.Expression) -> exp.Expression | None:
+            found = scope.find(node) if isinstance(node, exp.Column) else None
+            return exp.column(self._slot(found)) if isinstance(found, ScopedColumn) else None
+
+        def named(node: exp.Expression) -> exp.Expression | None:
+            found = scope.find(node) if isinstance(node, exp.Column) else None
+            return exp.column(found.name, found.alias) if isinstance(found, ScopedColumn) else None
+
+        words = render(condition.copy(), named)
+        self.conditions.append(PairCondition(expression=render(condition, slot), words=words))
+
+    def _slot(self, column: ScopedColumn) -> str:
+        sql = stored_column(column).sql("spark")
+        known = next((c for c in self.columns if (c.alias, c.sql) == (column.alias, sql)), None)
+        if known is None:
+            known = ComparedColumn(slot=f"c{len(self.columns)}", alias=column.alias, sql=sql, type=column.type)
+            self.columns.append(known)
+        return known.slot
+
+
 def read_conditions(
     conditions: Sequence[exp.Expression], scope: Scope, report: Report
-) -> tuple[dict[str, str], tuple[JoinClass, ...]]:
-    """Predicates (alias → Spark SQL over its bare column names) and join classes.
-
-    A condition on several aliases must be an equality of two columns: what else relates two streams would need the
-    pairs themselves, of which there are too many to hold.
-    """
+) -> tuple[dict[str, str], tuple[JoinClass, ...], Compared]:
+    """Predicates (alias → Spark SQL over its bare column names), join classes, and what else pairs must meet."""
+    compared = Compared()
     equalities: list[tuple[ScopedColumn, ScopedColumn]] = []
     predicates = {a: [*schema.conditions, *scope.matched.get(a, ())] for a, schema in scope.aliases.items()}
 
@@ -47,15 +75,11 @@ def read_conditions(
         if not aliases:
             report.add(offset_of(condition), "the condition uses no column", "a condition on the tuples")
         elif len(aliases) > 1:
-            report.add(
-                offset_of(condition),
-                f"the condition compares {' and '.join(aliases)}, which would need every pair of tuples",
-                f"an equality of plain columns such as {aliases[0]}.x = {aliases[1]}.y, or one alias a condition",
-            )
+            compared.add(condition, scope)
         else:
             predicates[aliases[0]].append(render_condition(condition, scope))
     joined = _classes(equalities)
-    return {alias: " AND ".join(parts) for alias, parts in predicates.items() if parts}, joined
+    return {alias: " AND ".join(parts) for alias, parts in predicates.items() if parts}, joined, compared
 
 
 def check_connected(scope: Scope, classes: Sequence[JoinClass], offsets: dict[str, int], report: Report) -> None:

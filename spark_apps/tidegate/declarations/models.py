@@ -367,6 +367,22 @@ class JoinClass(Model):
         return [f"({column[1]})" if column in self.computed else f"`{column[1]}`" for column in columns]
 
 
+class ComparedColumn(Model):
+    """A column that a condition over several aliases reads, in a slot ``c0``, ``c1`` …; ``sql``: over stored tuples."""
+
+    slot: str
+    alias: str
+    sql: str
+    type: ColumnType
+
+
+class PairCondition(Model):
+    """A condition over several aliases: Spark SQL over the slots of compared columns; ``words``: over alias.column."""
+
+    expression: str
+    words: str
+
+
 class Order(Model):
     """One ORDER BY term: Spark SQL over a top-k's bare column names, or over the slots of groups. NULLs come last."""
 
@@ -380,6 +396,7 @@ class Query(Model):
     """One continuous query.
 
     ``predicates``: alias → Spark SQL over that alias' bare column names, applied before the window.
+    ``conditions``: of a join, which of the joined tuples count, over the slots of ``compared``.
     ``group_by``: of a top-k, the columns by whose values it has ``limit`` best each; its outputs show them all.
     ``limit``, ``order_by`` of an aggregate: its answer is its best groups; ``within``: the columns of the answer for
     each of whose values it has so many.
@@ -401,6 +418,8 @@ class Query(Model):
     windows: tuple[Window, ...]
     predicates: dict[str, str]
     join_classes: tuple[JoinClass, ...] = ()
+    compared: tuple[ComparedColumn, ...] = ()
+    conditions: tuple[PairCondition, ...] = ()
     group_by: tuple[GroupColumn, ...] = ()
     aggregates: tuple[Aggregate, ...] = ()
     outputs: tuple[Output, ...]

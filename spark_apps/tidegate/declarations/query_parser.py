@@ -90,7 +90,7 @@ def _parse(
     lookups, conditions = attach(joins, [*sources.on, *wheres], scope, report)
     if lookups is None:
         return None
-    predicates, scope.classes = read_conditions(conditions, scope, report)
+    predicates, scope.classes, compared = read_conditions(conditions, scope, report)
     if not report.mistakes:
         check_connected(scope, scope.classes, sources.offsets, report)
     shows_start = take_columns(select, scope, report)
@@ -106,6 +106,8 @@ def _parse(
         windows=tuple(with_lookups(window, lookups) for window in sources.windows),
         predicates=predicates,
         join_classes=scope.classes,
+        compared=tuple(compared.columns),
+        conditions=tuple(compared.conditions),
         error=text.error,
         accuracy=text.accuracy,
         on_miss=text.on_miss,

@@ -308,17 +308,20 @@ def aggregate_spec(query: Query) -> join_aggregate.Spec:
     keys = _groups_of_keys(query)
     columns = [(j.slot, arrow_type(j.type)) for j in query.join_classes]
     columns += [(g.slot, arrow_type(g.type)) for g in query.group_by if g.slot not in keys]
+    columns += [(c.slot, arrow_type(c.type)) for c in query.compared]
     columns += [(a.slot, a.held_type) for a in query.aggregates if a.alias is not None]
     sides = tuple(
         join_aggregate.Side(
             w.alias,
             tuple(j.slot for j in query.join_classes if any(alias == w.alias for alias, _ in j.columns)),
             tuple(g.slot for g in query.group_by if g.alias == w.alias and g.slot not in keys),
+            tuple(c.slot for c in query.compared if c.alias == w.alias),
         )
         for w in query.windows
     )
     measures = tuple(join_aggregate.Measure(a.slot, a.function, a.alias) for a in query.aggregates)
-    return join_aggregate.Spec(sides, measures, pa.schema(columns), tuple(keys.items()))
+    conditions = tuple(condition.expression for condition in query.conditions)
+    return join_aggregate.Spec(sides, measures, pa.schema(columns), tuple(keys.items()), conditions=conditions)
 
 
 def _groups_of_keys(query: Query) -> dict[str, str]:
@@ -357,6 +360,7 @@ def computations(query: Query, alias: str) -> list[tuple[str | None, str, pa.Dat
     keys = _groups_of_keys(query)
     groups = [g for g in query.group_by if g.alias == alias and g.slot not in keys]
     asked += [(g.slot, g.sql, arrow_type(g.type)) for g in groups]
+    asked += [(c.slot, c.sql, arrow_type(c.type)) for c in query.compared if c.alias == alias]
     for aggregate in query.aggregates:
         if aggregate.expression is not None and aggregate.alias == alias:
             kind = arrow_type(aggregate.measured) if aggregate.called.valued else None

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from tidegate.aggregates.exact import as_lists, totals
 from tidegate.operators.codes import NULL, decode
+from tidegate.operators.join_aggregate.conditions import Conditions
 from tidegate.operators.join_aggregate.histories import NULLS, Histories
 from tidegate.operators.join_aggregate.joins import joined, product
 from tidegate.operators.join_aggregate.spec import Spec
@@ -19,18 +20,22 @@ from tidegate.operators.schedule import Int64s
 from tidegate.values.ordered import from_ordered_integers, orders_as_integers
 
 
-def joined_all(spec: Spec, families: Sequence[Sequence[Histories]]) -> Histories:
+def joined_all(spec: Spec, families: Sequence[Sequence[Histories]], books: Books) -> Histories:
     """Join the sides, those with the same keys first, then two relations at a time until one is left.
 
     A class that no other relation has is summed away with each join. Of the relations that share a class those are
-    joined that leave the fewest keys, so that chains and stars need no more than the totals per key.
+    joined that leave the fewest keys, so that chains and stars need no more than the totals per key. What conditions
+    compare stays until the last of them has been looked at.
     """
+    conditions = Conditions.of(spec, books)
     kinds = {m.slot: m.extreme for m in spec.aggregates if m.extreme is not None}
     relations: list[Histories] = []
 
     def kept(names: Iterable[str], others: Iterable[Iterable[str]]) -> list[str]:
+        names = list(dict.fromkeys(names))
         needed = {*spec.group_keys.values(), *spec.value_slots, *(name for other in others for name in other)}
-        return [name for name in dict.fromkeys(names) if name in needed]
+        needed |= conditions.awaited(names)
+        return [name for name in names if name in needed]
 
     for place, family in enumerate(families):
         others = [other[0].keys for i, other in enumerate(families) if i != place]
@@ -43,7 +48,8 @@ def joined_all(spec: Spec, families: Sequence[Sequence[Histories]]) -> Histories
             on = [name for name in right.keys if name in left.keys]
             choices.append(((not on, len(keep), len(left) + len(right), i, k), (left, right, on, keep), rest))
         _, chosen, rest = min(choices, key=lambda choice: choice[0])
-        relations = [joined(*chosen, kinds), *rest]
+        meets = conditions.between(chosen[0].keys, chosen[1].keys)
+        relations = [joined(*chosen, kinds, meets), *rest]
     return relations[0]
 
 

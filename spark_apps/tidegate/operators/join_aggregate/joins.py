@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from tidegate.aggregates.accumulators import Extreme
 from tidegate.aggregates.exact import Part, narrowed
+from tidegate.operators.join_aggregate.conditions import Meets
 from tidegate.operators.join_aggregate.grids import PairGrid
 from tidegate.operators.join_aggregate.histories import Histories
 from tidegate.operators.join_aggregate.rows import rows_for
@@ -21,6 +22,8 @@ INT64_LIMIT = 2**63
 SAFE = 2**61
 # A table of so many places for each number takes less time than sorting them.
 SPREAD = 8
+# Of histories that match, so many are looked at together for conditions, and so many that meet them are summed up.
+LOOKED_AT, SUMMED_UP = 1 << 18, 1 << 19
 
 
 def product(sides: Sequence[Histories], keep: Sequence[str], kinds: Mapping[str, Extreme]) -> Histories:
@@ -40,16 +43,37 @@ def product(sides: Sequence[Histories], keep: Sequence[str], kinds: Mapping[str,
 
 
 def joined(
-    left: Histories, right: Histories, on: Sequence[str], keep: Sequence[str], kinds: Mapping[str, Extreme]
+    left: Histories,
+    right: Histories,
+    on: Sequence[str],
+    keep: Sequence[str],
+    kinds: Mapping[str, Extreme],
+    meets: Meets | None = None,
 ) -> Histories:
     """Histories of two relations joined on the classes ``on`` and summed up by the keys to keep.
+
+    With ``meets`` those that match are looked at one by one, some at a time, and count if it is true of their codes:
+    O(matches) time, O(``LOOKED_AT`` + ``SUMMED_UP``) space beside the result.
 
     **Idea.** Two histories that match change where either does. Where that is at most windows, they are joined window
     by window (``PairGrid``).
     **Cost**: O(rows of the matching histories), or less; the join of their tuples is never formed. Raises as
     ``product``.
     """
-    from_left, from_right = _matches(left, right, on)
+    if meets is not None:
+        parts = [_joined(left, right, some, keep, kinds) for some in _meeting(left, right, on, meets)]
+        return _together(parts, kinds)
+    return _joined(left, right, _matches(left, right, on), keep, kinds)
+
+
+def _joined(
+    left: Histories,
+    right: Histories,
+    matching: tuple[Int64s, Int64s],
+    keep: Sequence[str],
+    kinds: Mapping[str, Extreme],
+) -> Histories:
+    from_left, from_right = matching
     codes = {name: left.keys[name][from_left] if name in left.keys else right.keys[name][from_right] for name in keep}
     group, keys = groups_of(codes, len(from_left))
     windows, groups = left.windows, len(next(iter(keys.values()))) if keys else 1
@@ -62,6 +86,61 @@ def joined(
     first, window, (at_left, at_right) = rows_for(marks, len(from_left), windows)
     rows = rows_left[_filled(at_left, len(window))], rows_right[_filled(at_right, len(window))]
     return _multiplied([(left, rows[0]), (right, rows[1])], first, window, group, keys, kinds)
+
+
+def _meeting(left: Histories, right: Histories, on: Sequence[str], meets: Meets) -> Iterator[tuple[Int64s, Int64s]]:
+    """The histories that match and meet a condition, in parts; at least one."""
+    found: list[tuple[Int64s, Int64s]] = []
+    waiting = given = 0
+    for from_left, from_right in _matches_in_parts(left, right, on):
+        codes = {name: column[from_left] for name, column in left.keys.items()}
+        met = meets(codes | {name: column[from_right] for name, column in right.keys.items()})
+        found.append((from_left[met], from_right[met]))
+        waiting += len(found[-1][0])
+        if waiting >= SUMMED_UP:
+            yield tuple(map(np.concatenate, zip(*found, strict=True)))  # type: ignore[misc]
+            found, waiting, given = [], 0, given + 1
+    if waiting or not given:
+        nothing = np.zeros(0, dtype=np.int64)
+        yield tuple(map(np.concatenate, zip((nothing, nothing), *found, strict=True)))  # type: ignore[misc]
+
+
+def _together(parts: Sequence[Histories], kinds: Mapping[str, Extreme]) -> Histories:
+    """Histories of the same keys and windows, added up."""
+    if len(parts) == 1:
+        return parts[0]
+    bits = min(part.bits for part in parts)
+    sums = [_of_bits(part, bits) for part in parts]
+    offsets = np.cumsum([0, *(len(part.window) for part in parts)])
+    names = dict.fromkeys(name for own in sums for name in own)
+    every = Histories(
+        parts[0].windows,
+        {name: np.concatenate([part.keys[name] for part in parts]) for name in parts[0].keys},
+        np.concatenate([part.first + offset for part, offset in zip(parts, offsets[:-1], strict=True)]),
+        np.concatenate([part.window for part in parts]),
+        np.concatenate([part.pairs for part in parts]),
+        {
+            name: np.concatenate(
+                [own.get(name, np.zeros(len(part.window), np.int64)) for own, part in zip(sums, parts, strict=True)]
+            )
+            for name in names
+        },
+        {slot: np.concatenate([part.extremes[slot] for part in parts]) for slot in parts[0].extremes},
+        bits,
+    )
+    group, keys = groups_of(every.keys, len(every))
+    return _multiplied([(every, slice(None))], every.first, every.window, group, keys, kinds)
+
+
+def _of_bits(side: Histories, bits: int) -> dict[tuple[str, Part], Int64s]:
+    """The parts of a side's sums, none larger than 2^bits · pairs."""
+    if side.bits == bits:
+        return dict(side.parts)
+    found: dict[tuple[str, Part], Int64s] = {}
+    for slot in dict.fromkeys(slot for slot, _ in side.parts):
+        columns = {part: column for (name, part), column in side.parts.items() if name == slot}
+        found |= {(slot, part): column for part, column in narrowed(columns, side.bits, bits).items()}
+    return found
 
 
 def _multiplied(
@@ -153,6 +232,19 @@ def _times(column: Int64s, factors: Sequence[Int64s]) -> Int64s:
     return column
 
 
+def _matches_in_parts(left: Histories, right: Histories, on: Sequence[str]) -> Iterator[tuple[Int64s, Int64s]]:
+    """What ``_matches`` gives, ``LOOKED_AT`` at a time, or all of one history of the left."""
+    some_left, some_right, begin, matches = _match(left, right, on)
+    upto = np.cumsum(matches)
+    first = 0
+    while first < len(matches):
+        taken = int(upto[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(upto, taken + LOOKED_AT, side="right")))
+        row, place = matched(begin[first:last], matches[first:last])
+        yield some_left[first:last][row], some_right[place]
+        first = last
+
+
 def _filled(marked: Int64s, size: int) -> Int64s:
     """For every row the number of the last mark at or before it; the first row of each history is marked."""
     flags = np.zeros(size, dtype=np.int64)
@@ -166,6 +258,19 @@ def _matches(left: Histories, right: Histories, on: Sequence[str]) -> tuple[Int6
     if len(some_left) < len(some_right):
         from_right, from_left = _matches(right, left, on)
         return from_left, from_right
+    from_left, from_right, begin, matches = _match(left, right, on)
+    row, place = matched(begin, matches)
+    return from_left[row], from_right[place]
+
+
+def _match(left: Histories, right: Histories, on: Sequence[str]) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+    """Which histories have pairs at all, and for each of the left where those of the right that match it begin.
+
+    Returns:
+        The histories of the left; those of the right, by their keys; where among these the matching ones begin, and
+        how many there are.
+    """
+    some_left, some_right = _with_pairs(left), _with_pairs(right)
     rows = len(some_left) + len(some_right)
     ids = combined([np.concatenate([left.keys[name][some_left], right.keys[name][some_right]]) for name in on], rows)
     left_ids, right_ids = ids[: len(some_left)], ids[len(some_left) :]
@@ -177,8 +282,7 @@ def _matches(left: Histories, right: Histories, on: Sequence[str]) -> tuple[Int6
     else:
         begin = np.searchsorted(ordered, left_ids, side="left")
         matches = np.searchsorted(ordered, left_ids, side="right") - begin
-    from_left, place = matched(begin, matches)
-    return some_left[from_left], some_right[order[place]]
+    return some_left, some_right[order], begin, matches
 
 
 def matched(begin: Int64s, matches: Int64s) -> tuple[Int64s, Int64s]:

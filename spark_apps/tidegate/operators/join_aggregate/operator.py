@@ -264,7 +264,7 @@ def _through_chain(
         histories, running = through_block(of_family, bounds, keys, codes, orders)
         after |= dict(zip(members, running, strict=True))
         relations.append(histories)
-    joined = joined_all(spec, relations)
+    joined = joined_all(spec, relations, state.books)
     return tuple(after[side] for side in range(len(spec.sides))), answer_rows(
         spec, joined, bounds.index, state.books, orders
     )

@@ -9,7 +9,10 @@ from functools import reduce
 from itertools import product
 from typing import Any
 
+import pyarrow as pa
+
 from tidegate.aggregates.accumulators import LEAST
+from tidegate.operators.expressions import truth
 from tidegate.operators.join_aggregate.spec import Spec
 from tidegate.operators.schedule import Schedule
 
@@ -64,4 +67,10 @@ def _join(spec: Spec, combination: Sequence[dict[str, Any]]) -> dict[str, Any] |
         joined.update({name: row[name] for name in side.groups})
         joined.update({measure.slot: row[measure.slot] for measure in spec.measures_of(side.alias)})
     joined.update({group: joined[name] for group, name in spec.class_groups})
+    compared = {name: row[name] for side, row in zip(spec.sides, combination, strict=True) for name in side.compared}
+    if spec.conditions:
+        schema = pa.schema([spec.columns.field(name) for name in compared])
+        rows = pa.Table.from_pylist([compared], schema=schema)
+        if not all(truth(condition, rows).all() for condition in spec.conditions):
+            return None
     return joined

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tidegate.operators.join_aggregate.chains import Bounds
+from tidegate.operators.join_aggregate.conditions import Conditions, Meets
 from tidegate.operators.join_aggregate.flows import Flow
 from tidegate.operators.join_aggregate.held import Held
 from tidegate.operators.join_aggregate.histories import Histories
@@ -70,7 +71,8 @@ def joined_by_pairs(
     if held[0] * held[1] > PAIRS_PER_TUPLE * sum(held) * keys:
         return None
     left, right = (_in_view(spec, side, own, bounds, combinations) for side, own in enumerate(sides))
-    matching = _matching(left, right, on)
+    meets = Conditions.of(spec, books).between(left.codes, right.codes)
+    matching = _matching(left, right, on, meets)
     return None if matching is None else _histories(spec, bounds, (left, right), matching, orders)
 
 
@@ -94,8 +96,11 @@ def _in_view(spec: Spec, side: int, held: Held, bounds: Bounds, combinations: Al
     return _InView(every, codes, np.concatenate(enters), np.concatenate(leaves))
 
 
-def _matching(left: _InView, right: _InView, on: Sequence[str]) -> tuple[Int64s, Int64s] | None:
-    """The tuples of each side that make the pairs which some window sees; None if too many have equal keys."""
+def _matching(left: _InView, right: _InView, on: Sequence[str], meets: Meets | None) -> tuple[Int64s, Int64s] | None:
+    """The tuples of each side that make the pairs which some window sees; None if too many have equal keys.
+
+    ``meets``: of those which count; None: all.
+    """
     rows = len(left) + len(right)
     ids = combined([np.concatenate([left.codes[name], right.codes[name]]) for name in on], rows)
     left_ids, right_ids = ids[: len(left)], ids[len(left) :]
@@ -108,7 +113,12 @@ def _matching(left: _InView, right: _InView, on: Sequence[str]) -> tuple[Int64s,
     met = np.maximum(left.enter[from_left], right.enter[from_right]) < np.minimum(
         left.leave[from_left], right.leave[from_right]
     )
-    return from_left[met], from_right[met]
+    from_left, from_right = from_left[met], from_right[met]
+    if meets is not None:
+        codes = {name: column[from_left] for name, column in left.codes.items()}
+        met = meets(codes | {name: column[from_right] for name, column in right.codes.items()})
+        from_left, from_right = from_left[met], from_right[met]
+    return from_left, from_right
 
 
 def _histories(

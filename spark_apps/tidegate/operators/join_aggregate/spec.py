@@ -20,11 +20,13 @@ class Side:
         alias: its name, as in the schedule's ``lower_us``.
         classes: the join-class slots (``j0`` …) that it has a column of; sides that share a class are joined on it.
         groups: the group slots (``g0`` …) whose values come from it, but for those that are a class's.
+        compared: the slots (``c0`` …) that conditions over several sides read of it.
     """
 
     alias: str
     classes: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
+    compared: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ class Spec:
             tuple. It then costs nothing: batches have no column for it, and the join needs no codes of its own.
         in_parts: sums come out unrounded, as (exponent, units) of the powers of two that they consist of, so that
             ``combined`` can add up those of several hash partitions.
+        conditions: Spark SQL over compared slots, of several sides each: joined tuples count for which all are true.
 
     >>> spec = Spec(
     ...     sides=(Side("d", classes=("j0",), groups=("g0",)), Side("w", classes=("j0",))),
@@ -98,13 +101,19 @@ class Spec:
     columns: pa.Schema
     class_groups: tuple[tuple[str, str], ...] = ()
     in_parts: bool = False
+    conditions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a spec that contradicts itself."""
         if not self.sides:
             raise ValueError("Spec: no sides")
         aliases = [side.alias for side in self.sides]
-        slots = [*self.classes, *self._own_groups, *(m.slot for m in self.aggregates if m.alias is not None)]
+        slots = [
+            *self.classes,
+            *self._own_groups,
+            *self._compared,
+            *(m.slot for m in self.aggregates if m.alias is not None),
+        ]
         unknown = [name for _, name in self.class_groups if name not in self.classes]
         if unknown:
             raise ValueError(f"Spec: groups by classes {unknown} that no side has; there are {list(self.classes)}")
@@ -147,6 +156,10 @@ class Spec:
         return tuple(name for side in self.sides for name in side.groups)
 
     @property
+    def _compared(self) -> tuple[str, ...]:
+        return tuple(name for side in self.sides for name in side.compared)
+
+    @property
     def listed_slots(self) -> tuple[str, ...]:
         """Those of them whose answers need the values themselves."""
         return tuple(m.slot for m in self.aggregates if m.by_value and (self.in_parts or m.called.of_distinct is None))
@@ -176,7 +189,7 @@ class Spec:
     def input_schema(self) -> pa.Schema:
         """What a batch must hold (other columns are ignored, other types are cast)."""
         own_groups = [name for name in self.groups if name in self._own_groups]
-        slots = [*self.classes, *own_groups, *(m.slot for m in self.aggregates if m.alias is not None)]
+        slots = [*self.classes, *own_groups, *self._compared, *(m.slot for m in self.aggregates if m.alias is not None)]
         return pa.schema(
             [
                 pa.field("side", pa.int8()),
@@ -189,7 +202,7 @@ class Spec:
     def side_schema(self, index: int) -> pa.Schema:
         """The columns of a batch that one side owns: all that is held of its tuples."""
         side = self.sides[index]
-        slots = [*side.classes, *side.groups, *(m.slot for m in self.measures_of(side.alias))]
+        slots = [*side.classes, *side.groups, *side.compared, *(m.slot for m in self.measures_of(side.alias))]
         times = [pa.field("event_us", pa.int64()), pa.field("arrival_us", pa.int64())]
         return pa.schema([*times, *(self.columns.field(slot) for slot in slots)])
 

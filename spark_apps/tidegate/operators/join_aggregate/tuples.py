@@ -98,12 +98,14 @@ def together(parts: Sequence[Tuples]) -> Tuples:
 
 
 def side_slots(spec: Spec, side: int) -> tuple[str, ...]:
-    """What tells a side's tuples apart: groups, classes that another side has or that group, aggregates by value."""
+    """What tells a side's tuples apart: groups, classes that another side has or that group, columns that are compared,
+    aggregates by value.
+    """
     own = spec.sides[side]
     others = {name for index, other in enumerate(spec.sides) if index != side for name in other.classes}
     others |= {name for _, name in spec.class_groups}
     values = (m.slot for m in spec.measures_of(own.alias) if m.by_value)
-    return (*(name for name in own.classes if name in others), *own.groups, *values)
+    return (*(name for name in own.classes if name in others), *own.groups, *own.compared, *values)
 
 
 def encoded(
