@@ -68,6 +68,15 @@ _GROUPS = [
     "CONCAT({c}k, '-', {c}k)",
     "HOUR({c}t)",
 ]
+_OF_PAIRS = [
+    "l.v > r.v",
+    "l.n <> r.n",
+    "r.event_time BETWEEN l.event_time AND l.event_time + INTERVAL 3 MINUTES",
+    "(l.k < r.k OR l.b)",
+    "l.v + r.v > 0",
+    "COALESCE(l.d, 0) <= r.d",
+    "NOT (l.b AND r.b)",
+]
 _VALUES = ["{c}v", "{c}n", "{c}d", "{c}k", "{c}t", "{c}b", "{c}v + 1", "{c}n * 2", "ABS({c}v)", "UPPER({c}k)", "-{c}v"]
 _WINDOWS = ["[10 MINUTES]", "[RANGE 10 MINUTES]"]
 _EVERY = "EVERY 5 MINUTES"
@@ -125,6 +134,7 @@ def _join(chance: random.Random) -> str:
     keys = chance.choice([["k"], ["k"], ["n"], ["b"], ["k", "b"], ["d"]])
     equal = [f"l.{key} = r.{key}" for key in keys]
     where = _conditions(chance, "l.", 1) + _conditions(chance, "r.", 1)
+    where += chance.sample(_OF_PAIRS, chance.choice([0, 0, 0, 1, 2]))
     if chance.random() < 0.5:
         source = f"x {ranges[0]} AS l JOIN {other} {ranges[1]} AS r ON {' AND '.join(equal)}"
         return _select(chance, ["l.", "r."], source, where)

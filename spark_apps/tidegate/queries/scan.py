@@ -236,7 +236,9 @@ class Side:
         parts = [part for sql in self.conditions if (part := pushed_down(sql, schema)) is not None]
         parts += [_within(self.bounds_us)] if bounded else []
         for batch in _batches(paths, schema, names, reduce(and_, parts) if parts else None):
-            if self.lookups and batch.num_rows:
+            if not batch.num_rows:
+                continue
+            if self.lookups:
                 batch = references.extended(batch, self.lookups, wanted)
             for sql in self.conditions:
                 batch = batch.filter(pa.array(truth(sql, batch)))
