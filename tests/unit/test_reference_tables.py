@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import random
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,10 +16,11 @@ from deltalake import write_deltalake
 from tidegate.cli import main
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
-from tidegate.declarations.models import Pipeline
+from tidegate.declarations.models import Pipeline, to_us
 from tidegate.engine.context import RunContext
 from tidegate.history.filled import Filling
 from tidegate.live.run import Live
+from tidegate.queries.scan import EventFiles
 from tidegate.sources.reference_files import read_reference, version_of
 from tidegate.stages import run as stages
 from tidegate.store.intervals import interval_at, intervals_between
@@ -198,6 +200,27 @@ def test_runs_that_are_repeated_keep_the_versions(flat, tmp_path: Path) -> None:
     with RunContext(pipeline, tmp_path / "warehouse", here=True) as context:
         stages.run(context, intervals(pipeline)[1:], STAGES)
     assert rows(tmp_path / "warehouse", pipeline) == flat
+
+
+def test_what_is_kept_of_large_files_is_of_the_version_of_their_interval(
+    flat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.queries.sieves.WORTH_ROWS", 1)
+    monkeypatch.setattr("tidegate.queries.sieves.LARGEST_SHARE", 1)
+    pipeline = declare(tmp_path / "market", flat=False)
+    run_by_intervals(pipeline, tmp_path / "warehouse")
+    assert list((tmp_path / "warehouse" / "market" / "_sifted" / "best").glob("*/*.parquet"))
+    assert rows(tmp_path / "warehouse", pipeline) == flat
+
+
+def test_questions_go_to_other_processes_with_what_they_look_up(tmp_path: Path) -> None:
+    pipeline = declare(tmp_path / "market", flat=False)
+    with RunContext(pipeline, tmp_path / "warehouse", here=True) as context:
+        stages.run(context, intervals(pipeline)[:1], ["ingest"])
+        events = EventFiles.of(context.warehouse, pipeline.stream("orders"), ["2026-01-05T08"])
+    sent = pickle.loads(pickle.dumps(events))
+    assert sent == events
+    assert list(sent.references.in_effect["goods"]) == [to_us(START)]
 
 
 def test_an_equal_content_is_not_written_again(tmp_path: Path) -> None:
