@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import random
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,10 +16,11 @@ from deltalake import write_deltalake
 from tidegate.cli import main
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
-from tidegate.declarations.models import Pipeline
+from tidegate.declarations.models import Pipeline, to_us
 from tidegate.engine.context import RunContext
 from tidegate.history.filled import Filling
 from tidegate.live.run import Live
+from tidegate.queries.scan import EventFiles
 from tidegate.sources.reference_files import read_reference, version_of
 from tidegate.stages import run as stages
 from tidegate.store.intervals import interval_at, intervals_between
@@ -84,6 +86,8 @@ QUERIES = {
         " GROUP BY o.category EVERY 15 MINUTES",
     ),
 }
+# No tuple is left to be looked up.
+NOTHING = f"SELECT COUNT(*) AS n FROM orders [30 MINUTES] AS o {_JOIN} WHERE amount > 10000 EVERY 15 MINUTES"
 NAMED = f"""\
 SELECT o.id, g.category AS kind FROM orders AS o {_JOIN} JOIN owners AS w ON w.id = g.owner WHERE w.country = 'DE'
 """
@@ -191,6 +195,15 @@ def test_a_tuple_meets_the_version_of_the_interval_that_ingested_it(flat, tmp_pa
     assert any(row["coverage"] < 1 for row in flat["answers_sums"]), "some windows are narrow"
 
 
+def test_where_no_tuple_is_left_nothing_is_looked_up(tmp_path: Path) -> None:
+    pipeline = declare(tmp_path / "market", flat=False)
+    (pipeline.folder / "queries" / "nothing.sql").write_text(NOTHING)
+    pipeline = load_pipeline(pipeline.folder)
+    run_by_intervals(pipeline, tmp_path / "warehouse")
+    counts = Warehouse(tmp_path / "warehouse", pipeline).read_arrow("truth_nothing").column("n").to_pylist()
+    assert counts and set(counts) == {0}
+
+
 def test_runs_that_are_repeated_keep_the_versions(flat, tmp_path: Path) -> None:
     pipeline = declare(tmp_path / "market", flat=False)
     run_by_intervals(pipeline, tmp_path / "warehouse")
@@ -198,6 +211,27 @@ def test_runs_that_are_repeated_keep_the_versions(flat, tmp_path: Path) -> None:
     with RunContext(pipeline, tmp_path / "warehouse", here=True) as context:
         stages.run(context, intervals(pipeline)[1:], STAGES)
     assert rows(tmp_path / "warehouse", pipeline) == flat
+
+
+def test_what_is_kept_of_large_files_is_of_the_version_of_their_interval(
+    flat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.queries.sieves.WORTH_ROWS", 1)
+    monkeypatch.setattr("tidegate.queries.sieves.LARGEST_SHARE", 1)
+    pipeline = declare(tmp_path / "market", flat=False)
+    run_by_intervals(pipeline, tmp_path / "warehouse")
+    assert list((tmp_path / "warehouse" / "market" / "_sifted" / "best").glob("*/*.parquet"))
+    assert rows(tmp_path / "warehouse", pipeline) == flat
+
+
+def test_questions_go_to_other_processes_with_what_they_look_up(tmp_path: Path) -> None:
+    pipeline = declare(tmp_path / "market", flat=False)
+    with RunContext(pipeline, tmp_path / "warehouse", here=True) as context:
+        stages.run(context, intervals(pipeline)[:1], ["ingest"])
+        events = EventFiles.of(context.warehouse, pipeline.stream("orders"), ["2026-01-05T08"])
+    sent = pickle.loads(pickle.dumps(events))
+    assert sent == events
+    assert list(sent.references.in_effect["goods"]) == [to_us(START)]
 
 
 def test_an_equal_content_is_not_written_again(tmp_path: Path) -> None:

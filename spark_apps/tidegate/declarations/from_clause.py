@@ -32,8 +32,12 @@ def read_from(
     report: Report,
     streams: Mapping[str, StreamSchema] | None,
     tick_us: int | None,
+    others: Iterable[str] = (),
 ) -> From | None:
-    """The windows of a query; None if a stream's columns are not known, so that nothing more can be checked."""
+    """The windows of a query; None if a stream's columns are not known, so that nothing more can be checked.
+
+    ``others``: what a name may have been meant to be that is no stream's.
+    """
     sources = From()
     windows: list[Window] = []
     unused = dict(text.windows)
@@ -66,7 +70,7 @@ def read_from(
                 where = "stands after the alias" if misplaced else "is missing"
                 at = misplaced.offset if misplaced else offset
                 report.add(at, f"the window of stream '{table.name}' {where}", WINDOW_SHAPE)
-        schema = _schema(table, report, streams)
+        schema = _schema(table, report, streams, others)
         alias = read_alias(table, sources.schemas, report)
         if schema is None or alias is None:
             complete = False
@@ -154,13 +158,16 @@ def check_table(table: exp.Table, report: Report) -> bool:
     return good
 
 
-def _schema(table: exp.Table, report: Report, streams: Mapping[str, StreamSchema] | None) -> StreamSchema | None:
+def _schema(
+    table: exp.Table, report: Report, streams: Mapping[str, StreamSchema] | None, others: Iterable[str]
+) -> StreamSchema | None:
     if streams is None:
         return None
     name = next((known for known in streams if known.lower() == table.name.lower()), None)
     if name is None:
         known = f"one of {', '.join(streams)}"
-        report.add(offset_of(table), f"unknown stream '{table.name}'", known, Misspelt(table.name, streams))
+        misspelt = Misspelt(table.name, [*streams, *others])
+        report.add(offset_of(table), f"unknown stream '{table.name}'", known, misspelt)
         return None
     return streams[name]
 

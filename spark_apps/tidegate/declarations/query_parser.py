@@ -82,7 +82,7 @@ def _parse(
     if select is None or not _check_shape(select, report):
         return None
     joins = take_joins(select, text, report, tables)
-    sources = None if joins is None else read_from(select, text, report, schemas, tick_us)
+    sources = None if joins is None else read_from(select, text, report, schemas, tick_us, tables)
     if sources is None or joins is None:
         return None
     scope = Scope(sources.schemas)
