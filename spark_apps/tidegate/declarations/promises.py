@@ -204,7 +204,7 @@ def show_measured(row: Row) -> str:
     if row["measured"] is None:
         return "no window is final yet"
     windows = f"{row['windows']:,} window{'s' if row['windows'] != 1 else ''}"
-    of_groups = " of the groups" if " FOR EACH " in row["promise"] else ""
+    of_groups = " of the groups" if " FOR EACH " in str(row.get("promise")) else ""
     return f"{show_percent(row['measured'])}{of_groups} over {windows}"
 
 

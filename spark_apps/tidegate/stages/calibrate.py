@@ -452,6 +452,8 @@ def _judged(
         files = stage.commit.files(truth, [i.label for i in intervals]), warehouse.files(answers, labels)
         there = sum(warehouse.rows(truth, i.label) for i in intervals)
         there += sum(warehouse.rows(answers, label) for label in labels)
+        if query.promises_by_group:
+            there += ByGroup.of(context, query, asked[query.id].window_end_us, {}).sizes.rows()
         windows = windows_by_rows(asked[query.id].window_end_us, there)
         for some in windows:
             by_group = None
