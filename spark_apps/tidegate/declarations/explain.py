@@ -95,7 +95,7 @@ def _table_lines(pipeline: Pipeline, table: ReferenceTable) -> list[str]:
         ("key", ", ".join(table.key)),
         ("valid", valid),
         ("in effect", "a tuple meets the version of the interval that ingests it; runs that are repeated keep it"),
-        ("memory", f"held by every process that reads tuples; all tables together at most {most}"),
+        ("memory", f"kept by every process that reads tuples; all tables together at most {most}"),
         ("columns", "\n".join(_table(columns))),
     ]
     return [f"Reference table {table.name}" + (f": {table.description}" if table.description else ""), *_aligned(facts)]

@@ -202,10 +202,10 @@ def _attach(
         same[name] = ScopedColumn(hosts[0], name, kind, "" if computed else stored, computed)
     lookup = Lookup(table=table.name, keys=tuple(sql))
     lookups[hosts[0]] = tuple(dict.fromkeys((*lookups.get(hosts[0], ()), lookup)))
-    own = {c.name: ScopedColumn(hosts[0], c.name, c.type, lookup.name_of(c.name)) for c in table.columns}
+    seen = {c.name: ScopedColumn(hosts[0], c.name, c.type, lookup.name_of(c.name)) for c in table.columns}
     if not join.optional:
         # The key of the row is that of the tuple.
-        own |= same
+        seen |= same
         there = column_named(lookup.name_of(table.key[0])).sql("spark")
         scope.matched.setdefault(hosts[0], []).append(f"{there} IS NOT NULL")
-    scope.references[join.alias] = {name.lower(): column for name, column in own.items()}
+    scope.references[join.alias] = {name.lower(): column for name, column in seen.items()}

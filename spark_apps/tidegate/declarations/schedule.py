@@ -35,7 +35,8 @@ class Schedule:
 
     ``paths``: the streams' file patterns, as written; empty of those that come through Spark, which ``landed`` names.
     ``histories``: streams whose past is kept;
-    ``grouped_histories``: those of them with aggregates by group. ``queries``: id → text of the file.
+    ``grouped_histories``: those of them with aggregates by group. ``queries``: id → text of the file. ``tables``: the
+    reference tables.
     """
 
     name: str

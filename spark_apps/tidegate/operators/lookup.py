@@ -85,8 +85,8 @@ class Keyed:
             return np.append(self.order, -1)[codes]
         instants = np.unique(self.from_us)
         began = self.codes * (len(instants) + 1) + np.searchsorted(instants, self.from_us) + 1
-        asked = codes * (len(instants) + 1) + np.searchsorted(instants, at_us, side="right")
-        last = np.searchsorted(began, asked, side="right") - 1
+        wanted = codes * (len(instants) + 1) + np.searchsorted(instants, at_us, side="right")
+        last = np.searchsorted(began, wanted, side="right") - 1
         row = np.maximum(last, 0)
         if not len(self.codes):
             return np.full(len(at_us), -1)

@@ -160,7 +160,7 @@ def _of_delta(table: ReferenceTable, stream: Stream) -> Iterator[Batch]:
 
 
 def _typed(table: ReferenceTable, batch: Batch, first: int, faults: _Faults) -> pa.Table:
-    """A batch's rows in their types; what is not of its type is told to ``faults``, and NULL."""
+    """A batch's rows in their types; what is not of its type is one of ``faults``, and NULL."""
     tables, order = [], []
     for rows, part, raw in parts(batch):
         columns = None if raw is None else _at_once(part, raw.columns)

@@ -1,7 +1,7 @@
-"""Which version of each reference table is in effect in an interval: the content of its file when that was first asked.
+"""Which version of each reference table is in effect in an interval: the content of its file when it was first read.
 
-An interval keeps its version however often it is run again. A content that is the same as that of the version before is
-not written again: the interval's row of ``table_versions`` names the interval from which on it is in effect.
+An interval keeps its version however often it is run. A content that is the same as that of the version before is not
+written a second time: the interval's row of ``table_versions`` names the interval from which on it is in effect.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def put_versions(context: RunContext, commit: Commit, intervals: Sequence[Interv
         rows[interval.label] = [in_effect[table.name] for table in tables]
         data = pa.Table.from_pylist(rows[interval.label], schema=warehouse.schema(TABLE_VERSIONS))
         commit.put_arrow(TABLE_VERSIONS, interval, data)
-    return References.told(warehouse, rows, lambda name, label: commit.files(name, [label]))
+    return References.by_rows(warehouse, rows, lambda name, label: commit.files(name, [label]))
 
 
 def columns_text(table: ReferenceTable) -> str:

@@ -59,10 +59,10 @@ class References:
         if not pipeline.tables:
             return cls()
         rows = {label: versions_of(warehouse, label) for label in labels}
-        return cls.told(warehouse, rows, lambda table, label: warehouse.files(table, [label]))
+        return cls.by_rows(warehouse, rows, lambda table, label: warehouse.files(table, [label]))
 
     @classmethod
-    def told(cls, warehouse: Warehouse, rows: Mapping[str, Sequence[Mapping[str, Any]]], files: Any) -> References:
+    def by_rows(cls, warehouse: Warehouse, rows: Mapping[str, Sequence[Mapping[str, Any]]], files: Any) -> References:
         """Those of intervals, by label, of which the rows of ``table_versions`` are known.
 
         ``files``: table of the warehouse, label → paths.
@@ -71,8 +71,8 @@ class References:
         tables = {table.name: table for table in pipeline.tables}
         in_effect: dict[str, dict[int, Version]] = {name: {} for name in tables}
         known: dict[tuple[str, str, int], Version] = {}
-        for label, own in rows.items():
-            for row in own:
+        for label, versions in rows.items():
+            for row in versions:
                 name, from_us = row["table"], to_us(row["in_effect_from"])
                 if name in tables:
                     key = name, row["version"], from_us
@@ -116,8 +116,8 @@ class References:
         for lookup in lookups:
             columns = [c for c in self.tables[lookup.table].columns if lookup.name_of(c.name) in wanted]
             if columns:
-                found = self._looked_up(rows, lookup).select([c.name for c in columns])
-                arrays = [*rows.columns, *(column.combine_chunks() for column in found.columns)]
+                values = self._looked_up(rows, lookup).select([c.name for c in columns])
+                arrays = [*rows.columns, *(column.combine_chunks() for column in values.columns)]
                 fields = [*rows.schema.names, *(lookup.name_of(c.name) for c in columns)]
                 rows = type(rows).from_arrays(arrays, names=fields)
         return rows
@@ -134,10 +134,10 @@ class References:
         parts, place, first = [reference_rows_schema(table).empty_table()], np.full(len(arrival_us), -1), 0
         for version in different:
             there, keyed = _keyed(version, table)
-            own = np.flatnonzero(np.isin(number, [i for i, one in enumerate(versions) if one == version]))
-            some = [key.take(pa.array(own)) for key in keys] if len(own) < len(arrival_us) else keys
-            places = keyed.places(some, event_us[own])
-            place[own] = np.where(places >= 0, places + first, -1)
+            here = np.flatnonzero(np.isin(number, [i for i, one in enumerate(versions) if one == version]))
+            some = [key.take(pa.array(here)) for key in keys] if len(here) < len(arrival_us) else keys
+            places = keyed.places(some, event_us[here])
+            place[here] = np.where(places >= 0, places + first, -1)
             parts.append(there)
             first += there.num_rows
         together = pa.concat_tables(parts)
