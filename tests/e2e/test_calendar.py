@@ -157,3 +157,16 @@ def test_live_answers_are_those_of_the_run(tmp_path: Path) -> None:
         Warehouse(tmp_path / "warehouse", pipeline).read_arrow("answers_of_days").column("window_end").to_pylist()
     )
     assert [end.isoformat() for end in answered] == ["2024-10-26T22:00:00+00:00", "2024-10-27T23:00:00+00:00"]
+
+
+def test_groups_of_a_day_are_counted_over_that_day(tmp_path: Path) -> None:
+    """Over 25 hours where the clock is put back."""
+    by_seat = "SELECT `table` AS seat, COUNT(*) AS n FROM orders GROUP BY `table` ERROR 20% FOR 60% OF GROUPS "
+    queries = {"by_seat": f"{by_seat} EVERY 1 DAY AT TIME ZONE 'Europe/Berlin'"}
+    pipeline = load_pipeline(write(tmp_path, "1 MiB", queries))
+    run_stages(pipeline, tmp_path / "warehouse", START, START + timedelta(days=6), STAGES)
+    warehouse = Warehouse(tmp_path / "warehouse", pipeline)
+    truth, groups = (warehouse.read_arrow(name).to_pylist() for name in ("truth_by_seat", "accuracy_groups"))
+    assert {row["window_end"].hour for row in truth} == {22, 23}
+    counts = {(row["window_end"], json.dumps({"seat": row["seat"]})): row["n"] for row in truth}
+    assert {(row["window_end"], row["group_key"]): row["tuples"] for row in groups} == counts

@@ -25,7 +25,7 @@ from tidegate.engine.context import RunContext
 from tidegate.operators import best_groups
 from tidegate.operators.accuracy import group_errors, hit_rate
 from tidegate.operators.codes import codes, group_ids
-from tidegate.operators.schedule import Int64s, Schedule
+from tidegate.operators.schedule import Int64s, Schedule, window_ranges_us
 from tidegate.queries.questions import Answering, Question, ranking_of
 from tidegate.queries.slices import PartFile, question
 from tidegate.stages.calibrate_widths import judged_columns, tolerance_of
@@ -58,8 +58,7 @@ class ByGroup:
     def of(cls, context: RunContext, query: Query, ends_us: Int64s, files: Mapping[str, str]) -> ByGroup:
         """Of the windows that end at these instants, distinct, microseconds."""
         horizon_us = context.pipeline.horizon_s * 1_000_000
-        ranges_us = {w.alias: round(w.range_s * 1e6) for w in query.windows}
-        schedule = Schedule.from_ticks(ends_us, horizon_us, ranges_us)
+        schedule = Schedule.from_ticks(ends_us, horizon_us, window_ranges_us(query, ends_us))
         sizes = question(context, counting(query), schedule, looking_back=True)
         labels = dict(zip(ends_us.tolist(), labels_holding(context.pipeline, ends_us + horizon_us), strict=True))
         return cls(query, sizes, labels, files, context.warehouse.schema(GROUPS_ACCURACY))
