@@ -110,8 +110,8 @@ def windows_of_query(query: Query) -> Windows:
     levels = np.full(len(ends), "A", dtype=object)
     widths = {alias: np.full(len(ends), us / 1e6) for alias, us in ranges.items()}
     waits = np.full(len(ends), 3 * MINUTE_US)
-    ranges_s, expected = {a: us / 1e6 for a, us in ranges.items()}, np.full(len(ends), 0.9)
-    return Windows(schedule, np.full(len(ends), 0.5), widths, ranges_s, levels, waits, expected)
+    expected = np.full(len(ends), 0.9)
+    return Windows(schedule, np.full(len(ends), 0.5), widths, widths, levels, waits, expected)
 
 
 def answered(
