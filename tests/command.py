@@ -10,12 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.models import Pipeline
 from tidegate.engine.context import RunContext
 from tidegate.stages.run import run
 from tidegate.store.intervals import intervals_between
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT_S = 900
@@ -48,6 +53,19 @@ def run_pipeline(
     return run
 
 
+def shared_session() -> SparkSession:
+    """The one session of this process, with Kafka's connector if it is there.
+
+    A session that another one came before in its JVM finds no connector and no source in Python: so this is the first
+    wherever Spark is used, and whoever asks for another gets it.
+    """
+    from tidegate.engine.jars import jars
+    from tidegate.engine.session import start_session
+
+    pipeline: Any = SimpleNamespace(name="tests", process_budget_bytes=3 * 2**30, partitions=2)
+    return start_session(pipeline, "tests", ["kafka"] if jars("kafka") else [])
+
+
 def run_stages(
     pipeline: Pipeline | Path,
     warehouse: Path,
@@ -58,6 +76,8 @@ def run_stages(
     """What ``tidegate run`` does, in this process; what it said while it worked."""
     declared = load_pipeline(pipeline) if isinstance(pipeline, Path) else pipeline
     said = io.StringIO()
+    if declared.landed_streams:
+        shared_session()
     with RunContext(declared, warehouse, output=said) as context:
         run(context, intervals_between(declared, start, end), stages)
     return said.getvalue()

@@ -6,12 +6,12 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 from infra.airflow.environment import archived_classes
+from tests.command import shared_session
 from tests.examples import examples
 from xdist.scheduler import LoadScopeScheduling
 
@@ -80,11 +80,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 @pytest.fixture(scope="session")
 def jvm() -> Iterator[SparkSession]:
     """The one JVM of a test run, and the session that it was started with. Tests ask for ``spark``."""
-    from tidegate.engine.jars import jars
-    from tidegate.engine.session import start_session
-
-    pipeline = SimpleNamespace(name="tests", process_budget_bytes=3 * 2**30, partitions=2)
-    session = start_session(pipeline, "tests", ["kafka"] if jars("kafka") else [])  # type: ignore[arg-type]
+    session = shared_session()
     yield session
     session.stop()
 

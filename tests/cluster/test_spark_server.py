@@ -84,15 +84,16 @@ def test_a_server_that_is_killed_in_the_middle_costs_a_retry(shop, server: Serve
         workers = jvm.children(recursive=True)
         jvm.kill()
         statuses.append(process.wait(PATIENCE_S))
-        assert statuses[-1] in (0, 1)
+        # 2: the stage had not yet called the server, and nobody answers there now.
+        assert statuses[-1] in (0, 1, 2)
         last = (tmp_path / "driver.log").read_text().splitlines()[-1]
         # Killed between two jobs it is up again for the next one, and the stage has not noticed.
-        sentence = "tidegate: error: the Spark Connect server has ended, or is out of reach; nothing"
+        sentence = "tidegate: error: the Spark Connect server "
         assert statuses[-1] == 0 or last.startswith(sentence), last
         _, alive = psutil.wait_procs(workers, 30)
         assert not alive, "its Python processes end with it"
         server.wait_until_up(times + 1)
-    assert 1 in statuses
+    assert any(statuses)
     finish(start(server, pipeline, tmp_path / "wh", tmp_path), tmp_path)
     assert rows_of(pipeline, tmp_path / "wh") == here
 
