@@ -43,6 +43,7 @@ def rows(version: int, count: int) -> pa.Table:
             "event_id": [str(i) for i in range(count)],
             "slack_s": [float(count)] * count,
             "share": [None] * count,
+            "group_key": [None] * count,
         }
     )
 
