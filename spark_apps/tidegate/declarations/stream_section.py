@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -308,23 +308,31 @@ class StreamSection:
         if node is None or isinstance(node, yaml.ScalarNode):
             name = self._role("id", ("string", "integer"), instead=(NO_ID,))
             return None if name is None else () if name == NO_ID and NO_ID not in self.columns else (name,)
-        expected = "a list of columns, such as [order_id, line]"
         items = node.value if isinstance(node, yaml.SequenceNode) else []
+        return self._columns_named(
+            "id", "stream", node, items, _ID_TYPES, "a list of columns, such as [order_id, line]"
+        )
+
+    def _columns_named(
+        self, key: str, section: str, node: yaml.Node, items: Sequence[yaml.Node], types: Sequence[str], expected: str
+    ) -> tuple[str, ...] | None:
+        """The declared columns that a key lists, of one of the types (decimals without their digits)."""
         if not items or not all(isinstance(item, yaml.ScalarNode) for item in items):
-            self.report.add(node.start_mark.index, f"'id' in stream '{self.name}' is no list of columns", expected)
+            message = f"'{key}' in {section} '{self.name}' is no list of columns"
+            self.report.add(node.start_mark.index, message, expected)
             return None
         names: list[str] = []
         for item in items:
             name, at = str(item.value).strip(), item.start_mark.index
             column = self.columns.get(name)
             if column is None and self.columns_known:
-                message = f"'id': {shown(name)} is not a declared column"
+                message = f"'{key}': {shown(name)} is not a declared column"
                 self.report.add(at, message, expected, Misspelt(name, list(self.columns)))
-            elif column is not None and column.type not in _ID_TYPES:
-                message = f"'id': column '{name}' is of type {column.type}"
-                self.report.add(at, message, f"columns of type {', '.join(_ID_TYPES)}")
+            elif column is not None and column.type.partition("(")[0] not in types:
+                message = f"'{key}': column '{name}' is of type {column.type}"
+                self.report.add(at, message, f"columns of type {', '.join(types)}")
             elif name in names:
-                self.report.add(at, f"'id' names '{name}' twice", "each once")
+                self.report.add(at, f"'{key}' names '{name}' twice", "each once")
             names.append(name)
         return tuple(names)
 

@@ -12,7 +12,7 @@ import yaml
 
 from tidegate.declarations.models import NO_KEYS, STORES, Column, ReferenceTable
 from tidegate.declarations.names import identifier_refusal
-from tidegate.declarations.positions import Misspelt, Report
+from tidegate.declarations.positions import Report
 from tidegate.declarations.source_section import SourceRead
 from tidegate.declarations.stream_section import Clock, StreamSection, one_of
 from tidegate.declarations.units import UnreadableError, shown
@@ -85,23 +85,7 @@ class TableSection(StreamSection):
             return None
         expected = "a declared column, or a list of columns such as [shop, product]"
         items = node.value if isinstance(node, yaml.SequenceNode) else [node]
-        if not items or not all(isinstance(item, yaml.ScalarNode) for item in items):
-            self.report.add(node.start_mark.index, f"'key' in table '{self.name}' is no list of columns", expected)
-            return None
-        names: list[str] = []
-        for item in items:
-            name, at = str(item.value).strip(), item.start_mark.index
-            column = self.columns.get(name)
-            if column is None and self.columns_known:
-                message = f"'key': {shown(name)} is not a declared column"
-                self.report.add(at, message, expected, Misspelt(name, list(self.columns)))
-            elif column is not None and column.type.partition("(")[0] not in KEY_TYPES:
-                message = f"'key': column '{name}' is of type {column.type}"
-                self.report.add(at, message, f"columns of type {', '.join(KEY_TYPES)}")
-            elif name in names:
-                self.report.add(at, f"'key' names '{name}' twice", "each once")
-            names.append(name)
-        return tuple(names)
+        return self._columns_named("key", "table", node, items, KEY_TYPES, expected)
 
     def _instant(self, key: str) -> str | None:
         """The declared timestamp that bounds a row's validity."""
