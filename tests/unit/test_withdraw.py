@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from tests.unit.test_warehouse import TABLE, interval, put, rows, seen
 from tidegate.declarations.errors import UserError
 from tidegate.store import withdraw
 from tidegate.store.commits import Commits
+from tidegate.store.delta import DeltaLog
 from tidegate.store.upkeep import tidy
 from tidegate.store.warehouse import Warehouse
 
@@ -83,6 +85,66 @@ def test_a_run_that_is_alive_is_left_alone(tmp_path):
         commits_append.setattr(Commits, "append", meanwhile)
         put(warehouse, 1, 3)
     assert seen(tmp_path) == newest(tmp_path) == {"v1": 3, "v2": 2}
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_refused_run_gives_back_what_a_run_that_is_still_alive_had_put_there(tmp_path, commits):
+    """The slowest knows neither: it replaces rows of a run that has not committed yet, and is refused for another."""
+    append, warehouse = Commits.append, Warehouse(tmp_path, a_pipeline())
+    slowest = Warehouse(tmp_path, a_pipeline()).commit("stage", [interval()])
+    commit = slowest.__enter__()
+    commit.put_arrow(TABLE, interval(), rows(3, 9))
+    put(Warehouse(tmp_path, a_pipeline()), 1, 3)
+
+    def meanwhile(*arguments):
+        appending.undo()
+        assert newest(tmp_path) == {"v2": 4}
+        with pytest.raises(UserError, match="by another process"):
+            slowest.__exit__(None, None, None)
+        assert newest(tmp_path) == {"v2": 4}
+        if not commits:
+            raise UserError("this one is refused, too")
+        append(*arguments)
+
+    with pytest.MonkeyPatch.context() as appending, suppress(UserError):
+        appending.setattr(Commits, "append", meanwhile)
+        put(warehouse, 2, 4)
+    assert seen(tmp_path) == newest(tmp_path) == ({"v2": 4} if commits else {"v1": 3})
+    assert notes(tmp_path) == []
+
+
+def test_a_run_that_fails_while_its_files_come_back_does_not_leave_them_there(tmp_path):
+    append, put_back = Commits.append, DeltaLog.put_back
+    first, second = (Warehouse(tmp_path, a_pipeline()).commit("stage", [interval()]) for _ in range(2))
+    commits = [first.__enter__(), second.__enter__()]
+    for version, commit in enumerate(commits, 2):
+        commit.put_arrow(TABLE, interval(), rows(version, 9))
+    put(Warehouse(tmp_path, a_pipeline()), 1, 3)
+
+    def second_over_first(*arguments):
+        """The first has put its files into the log; the second does, and is refused; then the first is."""
+        patch.undo()
+
+        def late(log, groups):
+            patch.undo()
+            if any(file.run == commits[0].id for _, before in groups for file in before):
+                with pytest.raises(UserError, match="by another process"):
+                    append(*arguments)
+                withdraw.withdraw(first_home, commits[0].warehouse.logs, arguments[0], commits[0].id, [TABLE])
+            return put_back(log, groups)
+
+        patch.setattr(DeltaLog, "put_back", late)
+        with pytest.raises(UserError, match="by another process"):
+            second.__exit__(None, None, None)
+        assert newest(tmp_path) == {"v1": 3}
+        raise UserError("refused")
+
+    first_home = tmp_path / "p"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Commits, "append", second_over_first)
+        with pytest.raises(UserError, match="refused"):
+            first.__exit__(None, None, None)
+    assert seen(tmp_path) == newest(tmp_path) == {"v1": 3}
 
 
 def test_a_run_that_is_only_taken_for_dead_is_refused_and_loses_nothing_but_its_rows(tmp_path, monkeypatch):

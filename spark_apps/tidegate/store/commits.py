@@ -140,7 +140,7 @@ class Commits:
         """
         while True:
             self.refresh()
-            if self._log.transacted(_DEAD + run):
+            if self._log.transacted(_DEAD + run, since_opened=True):
                 raise UserError(
                     f"run {run} of the stage {stage} was taken for dead by another process ({self.folder}), and what "
                     f"it wrote is dropped: run the stage {stage} again"
@@ -167,12 +167,16 @@ class Commits:
         """See to it that a run which is not committed never will be; False if it is committed."""
         self.begin()
         while run not in self.refresh():
-            if self._log.transacted(_DEAD + run):
+            if self.is_renounced(run):
                 return True
             if self._log.append_transaction(_DEAD + run):
                 flush_logs([self._log], self.folder)
                 return True
         return False
+
+    def is_renounced(self, run: str) -> bool:
+        """Whether a run never will be committed, as of the last ``refresh``."""
+        return self._log.transacted(_DEAD + run)
 
     def rows(self) -> pa.Table:
         """All rows, in the order of their commits."""

@@ -11,7 +11,7 @@ are. Rows that another program has changed are refused.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -36,12 +36,15 @@ Partitions = Mapping[str, tuple[LiveFile, ...]]
 class Cut:
     """The tables of ``logs`` as the runs of ``runs`` left them.
 
+    ``pending``: files of runs that may still commit, which count as theirs: none for whoever reads.
+
     Cost: a table's log is read when it is first asked for; a partition that a killed run has touched costs the versions
     back to its last whole one.
     """
 
     logs: Mapping[str, DeltaLog]
     runs: Mapping[str, Committed]
+    pending: Callable[[LiveFile], bool] = lambda _: False
     _tables: dict[str, Partitions] = field(default_factory=dict, init=False, repr=False)
 
     def table(self, table: str) -> Partitions:
@@ -82,8 +85,8 @@ class Cut:
         return {label: tuple(sorted(by_label[label])) for label in sorted(by_label)}
 
     def is_whole(self, files: Sequence[LiveFile]) -> bool:
-        """Whether all these files are of committed runs."""
-        return all(file.run in self.runs for file in files)
+        """Whether all these files are of committed runs, or pending."""
+        return all(file.run in self.runs or self.pending(file) for file in files)
 
 
 def changed_rows(table: str, log: DeltaLog, by: str) -> UserError:

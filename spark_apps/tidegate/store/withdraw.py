@@ -14,7 +14,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -83,28 +83,54 @@ def withdraw(home: Place, logs: Mapping[str, DeltaLog], commits: Commits, run: s
 
 
 def put_back(logs: Mapping[str, DeltaLog], commits: Commits, table: str, unwanted: Callable[[LiveFile], bool]) -> int:
-    """Have what the cut of all commits holds in the place of unwanted files; how many partitions.
+    """Have what was there before in the place of unwanted files; how many partitions.
 
-    None where what was before is no longer on the disk.
+    That is the newest state of committed runs, or of those that may still commit: a run finds its rows where it put
+    them, whoever replaced them meanwhile and failed. None where what was before is no longer on the disk.
     """
+    log, done = logs[table], 0
+    while log.refresh() >= 0 and any(map(unwanted, log.live())):
+        groups = _groups_before(logs, commits, table, unwanted)
+        done += log.put_back(groups)
+        flush_logs([log], log.folder.parent)
+        # A run that fails while its files come back does not see them, and leaves them there.
+        runs = commits.refresh()
+        pending = {file.run for _, before in groups for file in before if file.run not in runs}
+        renounced = frozenset(run for run in pending if commits.is_renounced(run))
+        if not renounced:
+            break
+
+        def unwanted(file: LiveFile, renounced: frozenset[str] = renounced) -> bool:
+            return file.run in renounced
+
+    return done
+
+
+def _groups_before(
+    logs: Mapping[str, DeltaLog], commits: Commits, table: str, unwanted: Callable[[LiveFile], bool]
+) -> list[tuple[Sequence[LiveFile], Sequence[LiveFile]]]:
+    """What is replaced together and has unwanted files, each with the files before it, which are on the disk."""
     log = logs[table]
-    if log.refresh() < 0 or not any(map(unwanted, log.live())):
-        return 0
+
+    def on_disk(file: LiveFile) -> bool:
+        return (log.folder / file.path).exists()
+
+    def may_commit(file: LiveFile) -> bool:
+        return not (file.foreign or unwanted(file) or commits.is_renounced(file.run)) and on_disk(file)
+
+    by_label = Cut(logs, commits.refresh(), may_commit).table(table)
     before: dict[tuple[str, str], list[LiveFile]] = {}
-    by_label = Cut(logs, commits.refresh()).table(table)
     for label in by_label:
         before |= grouped(table, by_label[label])
-    groups = []
+    groups: list[tuple[Sequence[LiveFile], Sequence[LiveFile]]] = []
     for (label, writer), files in grouped(table, log.live()).items():
         if not any(map(unwanted, files)):
             continue
         mixed = table in SHARED and any(file.foreign for file in files)
         whole = by_label.get(label, ()) if mixed else before.get((label, writer), ())
-        if all((log.folder / file.path).exists() for file in whole):
+        if all(map(on_disk, whole)):
             groups.append((files, whole))
-    done = log.put_back(groups)
-    flush_logs([log], log.folder.parent)
-    return done
+    return groups
 
 
 def _alive(told: Mapping[str, Any], age_s: float, patience_s: float) -> bool:
