@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -226,6 +227,26 @@ def test_a_broker_that_is_away_is_told_soon(spark: Any, tmp_path: Path, mortal: 
     mortal.start()
     topics.send("orders", orders(range(3, 5)))
     assert mine.land(spark) == 2 and len(mine.landed()) == 5
+
+
+def test_a_broker_that_does_not_answer_for_a_while_costs_no_record(spark: Any, tmp_path: Path, mortal: Broker) -> None:
+    """Its port takes connections, and nothing comes: before a landing, then while one waits for records."""
+    topics = Topics(mortal.servers)
+    topics.create("orders")
+    topics.send("orders", orders(range(3)))
+    mine, broker = Landing(tmp_path, mortal.servers, "orders"), psutil.Process(mortal.pid)
+    broker.suspend()
+    began = time.monotonic()
+    try:
+        with pytest.raises(UserError, match=re.escape(mortal.servers)):
+            mine.land(spark)
+        assert time.monotonic() - began < 60
+        waking = threading.Timer(3.0, broker.resume)
+        waking.start()
+        assert mine.land(spark) == 3
+    finally:
+        broker.resume()
+    assert len(mine.landed()) == 3
 
 
 def test_a_password_is_taken_from_the_environment_and_stays_there(

@@ -8,8 +8,10 @@ import json
 import pickle
 import struct
 import threading
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -35,10 +37,13 @@ AT = "2024-03-01T10:00:00Z"
 
 @dataclass
 class Registry:
-    """Answers by path; each status is given once before them. ``asked``: the paths; ``logins``: what they came with."""
+    """Answers by path; each status and each delay is for one request. ``asked``: the paths; ``logins``: what they came
+    with.
+    """
 
     answers: dict[str, Any] = field(default_factory=dict)
     statuses: list[int] = field(default_factory=list)
+    delays_s: list[float] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     logins: list[str | None] = field(default_factory=list)
     login: str | None = None
@@ -47,6 +52,8 @@ class Registry:
     def answer(self, path: str, login: str | None) -> tuple[int, Any]:
         self.asked.append(path)
         self.logins.append(login)
+        if self.delays_s:
+            time.sleep(self.delays_s.pop(0))
         if self.statuses:
             return self.statuses.pop(0), {"error_code": 1}
         if self.login is not None and login != "Basic " + base64.b64encode(self.login.encode()).decode():
@@ -60,6 +67,11 @@ def registry() -> Iterator[Registry]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            # Whoever asked may have gone meanwhile.
+            with suppress(BrokenPipeError, ConnectionResetError):
+                self.give()
+
+        def give(self) -> None:
             status, answer = known.answer(self.path, self.headers.get("Authorization"))
             content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
             self.send_response(status)
@@ -195,6 +207,16 @@ def test_what_the_registry_does_not_give_is_the_machines_fault(
 def test_a_registry_that_nobody_answers_for_is_a_sentence(registry: Registry, tmp_path: Path) -> None:
     away = refusal(registry, tmp_path, "http://127.0.0.1:1")
     assert away.startswith("the schema registry http://127.0.0.1:1 cannot be reached: Connection refused; ")
+
+
+def test_a_registry_that_is_slow_is_asked_again_and_not_for_ever(registry: Registry, tmp_path: Path) -> None:
+    registry.delays_s = [0.6, 0.6]
+    slow = replace(schemas(registry, tmp_path), timeout_s=0.3)
+    assert slow.schema(1)["name"] == "Order" and len(registry.asked) == 3
+    registry.delays_s = [0.6] * 4
+    with pytest.raises(UserError, match="cannot be reached: timed out; nothing was judged: run the interval again"):
+        slow.schema(2)
+    assert len(registry.asked) == 7 and registry.delays_s == []
 
 
 def test_a_login_goes_into_the_request_and_nowhere_else(
