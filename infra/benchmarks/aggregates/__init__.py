@@ -1,0 +1,1 @@
+"""Aggregates in groups over sliding windows, beside DuckDB's best form."""
