@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 
 from tidegate.aggregates import AGGREGATES
-from tidegate.aggregates.accumulators import LEAST, Partial, value_lists
+from tidegate.aggregates.accumulators import LEAST, Partial, ranked, value_lists
 from tidegate.aggregates.exact import split, split_squares, variation
 from tidegate.aggregates.packed import pack, unpack
 from tidegate.values.types import arrow_type
@@ -32,7 +32,12 @@ def value(name: str, values: pa.Array, parameters: tuple[float, ...]) -> object:
     numbers = np.array([number for _, number in counts], dtype=np.int64)
     codes = pa.array([code for code, _ in counts], held.type)
     lists = value_lists(np.zeros(len(codes), dtype=np.int64), 1, codes, numbers)
-    rows = pa.table({"a0_count": [len(held)], "a0_values": lists})
+    columns: dict[str, object] = {"a0_count": [len(held)], "a0_values": lists}
+    if function.of_ranks:
+        ordered = sorted(held.to_pylist())
+        ranks = function.ranks(np.array([len(held)]), parameters)
+        columns |= {f"a0_{ranked(place)}": pa.array([ordered[rank.item()]]) for place, rank in enumerate(ranks)}
+    rows = pa.table(columns)
     kind = arrow_type(function.result("double"))
     return function.finish(Partial("a0", rows, pa.array([1.0]), kind, parameters))[0].as_py()
 

@@ -66,7 +66,8 @@ QUESTIONS = {
     "stddev": Question(
         "STDDEV(value)",
         "",
-        _GRID + _TOTALS + "SELECT key, w, SQRT(GREATEST(q - s * s / n, 0) / (n - 1)) AS answer FROM totals WHERE n > 0",
+        _GRID + _TOTALS + "SELECT key, w, SQRT(GREATEST(q - s * s / n, 0) / NULLIF(n - 1, 0)) AS answer "
+        "FROM totals WHERE n > 0",
         True,
     ),
     "distinct": Question(

@@ -63,6 +63,11 @@ DISTINCT = "distinct"
 """What the column is called of how many different values there are."""
 
 
+def ranked(number: int) -> str:
+    """What the column is called of the values of an aggregate's rank of this number (``AggregateFunction.ranks``)."""
+    return f"rank{number}"
+
+
 def values_type(kind: pa.DataType) -> pa.DataType:
     """The type of that column."""
     return pa.list_(pa.struct([pa.field("value", kind), pa.field("number", pa.int64())]))

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
-from tidegate.aggregates.accumulators import Partial
+from tidegate.aggregates.accumulators import VALUES, Partial
 from tidegate.aggregates.base import AggregateFunction, Call, CallError
 from tidegate.aggregates.by_value import ByValue, Float64s, Int64s
 from tidegate.values.limbs import is_decimal
@@ -69,7 +69,7 @@ class ApproxCountDistinct(AggregateFunction):
 
     def finish(self, partial: Partial) -> pa.Array | pa.ChunkedArray:
         """The nearest whole number to the estimate."""
-        held, bits = ByValue.of(partial), _bits(partial.parameters)
+        held, bits = ByValue.of(partial.column(VALUES).combine_chunks()), _bits(partial.parameters)
         code = held.values.to_numpy(zero_copy_only=False)
         register, row = code // _RANKS, held.rows
         last = np.ones(len(code), dtype=bool)  # codes ascend, so a register's largest rank is its last

@@ -6,12 +6,15 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from sqlglot import exp
 
 from tidegate.aggregates.accumulators import Extreme, Partial, Total
 from tidegate.values.types import ColumnType, arrow_type
 
+Int64s = npt.NDArray[np.int64]
 Estimated = Literal["count", "sum", "average", "least", "greatest"]
 """What history estimates from its samples and leaves."""
 
@@ -55,6 +58,7 @@ class AggregateFunction(ABC):
         by_value: whether it needs to know how many there are of each value (``accumulators.VALUES``).
         of_distinct: of one by value that only asks which there are: its sums over the different values, beside how many
             they are (``accumulators.DISTINCT``). Such sums change where a value comes or goes, and nowhere else.
+        of_ranks: of one by value that only asks for the values of some ranks: how many (``ranks``).
         chooses: whether it is a value chosen by another one, its ``by``.
         sums, extreme: its accumulators, beside the count of values that every aggregate has.
         estimated: what history can say of it; None: nothing.
@@ -70,6 +74,7 @@ class AggregateFunction(ABC):
     valued: ClassVar[bool] = True
     by_value: ClassVar[bool] = False
     of_distinct: ClassVar[tuple[Total, ...] | None] = None
+    of_ranks: ClassVar[int] = 0
     chooses: ClassVar[bool] = False
     sums: ClassVar[tuple[Total, ...]] = ()
     extreme: ClassVar[Extreme | None] = None
@@ -113,6 +118,10 @@ class AggregateFunction(ABC):
     def held(self, values: pa.Array, by: pa.Array | None, parameters: tuple[float, ...]) -> pa.Array:
         """What the operator is given of some values, of ``held_type``; NULL of those that do not count."""
         return values
+
+    def ranks(self, numbers: Int64s, parameters: tuple[float, ...]) -> tuple[Int64s, ...]:
+        """Of rows that have so many values, at least one, the ranks of those that are asked for, from 0."""
+        raise NotImplementedError(f"{self.name} asks for no ranks")
 
     @abstractmethod
     def finish(self, partial: Partial) -> pa.Array | pa.ChunkedArray:

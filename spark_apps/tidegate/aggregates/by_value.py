@@ -9,9 +9,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.aggregates.accumulators import VALUES, Partial
-from tidegate.values.limbs import as_doubles, is_decimal
-
 Int64s = npt.NDArray[np.int64]
 Float64s = npt.NDArray[np.float64]
 
@@ -33,9 +30,8 @@ class ByValue:
     numbers: Int64s
 
     @staticmethod
-    def of(partial: Partial) -> ByValue:
-        """The partial answers' own."""
-        column = partial.column(VALUES).combine_chunks()
+    def of(column: pa.Array) -> ByValue:
+        """A column of partial answers (``accumulators.VALUES``)."""
         lengths: Int64s = pc.fill_null(pc.list_value_length(column), 0).cast(pa.int64()).to_numpy(zero_copy_only=False)
         pairs = column.flatten()
         return ByValue(np.cumsum(lengths) - lengths, lengths, pairs.field("value"), pairs.field("number").to_numpy())
@@ -44,19 +40,6 @@ class ByValue:
     def rows(self) -> Int64s:
         """int64[values], whose each is."""
         return np.repeat(np.arange(len(self.lengths)), self.lengths)
-
-    @property
-    def doubles(self) -> Float64s:
-        """float64[values]."""
-        if is_decimal(self.values.type):
-            return as_doubles(self.values)
-        doubles: Float64s = self.values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-        return doubles
-
-    @property
-    def totals(self) -> Int64s:
-        """int64[rows], how many values each row has, equal ones too."""
-        return self._up_to(self.first + self.lengths) - self._up_to(self.first)
 
     def places(self, ranks: Int64s) -> Int64s:
         """int64[rows], of each row the place of its value of a rank, from 0; any where the row has none."""

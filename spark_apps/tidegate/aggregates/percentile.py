@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
-from tidegate.aggregates.accumulators import Partial
-from tidegate.aggregates.base import AggregateFunction, Call, CallError
-from tidegate.aggregates.by_value import ByValue
+from tidegate.aggregates.accumulators import Partial, ranked
+from tidegate.aggregates.base import AggregateFunction, Call, CallError, Int64s
+from tidegate.aggregates.by_value import Float64s
 from tidegate.aggregates.numbers import not_a_number
+from tidegate.values.limbs import as_doubles, is_decimal
 from tidegate.values.types import ColumnType
 
 
@@ -29,6 +30,7 @@ class Percentile(AggregateFunction):
     nodes: ClassVar[tuple[type[exp.Expression], ...]] = (exp.Quantile,)
     shapes: ClassVar[tuple[str, ...]] = ("PERCENTILE(x, 0.95)",)
     by_value = True
+    of_ranks = 2
 
     def read(self, node: exp.Expression) -> Call:
         """The value, and the fraction."""
@@ -48,19 +50,19 @@ class Percentile(AggregateFunction):
         """The values as they are."""
         return kind
 
+    def ranks(self, numbers: Int64s, parameters: tuple[float, ...]) -> tuple[Int64s, ...]:
+        """Of the values between which the fraction lies."""
+        position = parameters[0] * (numbers - 1)
+        return np.floor(position).astype(np.int64), np.ceil(position).astype(np.int64)
+
     def finish(self, partial: Partial) -> pa.Array | pa.ChunkedArray:
         """NULL where there is no value."""
-        held = ByValue.of(partial)
-        number = held.totals
-        none = number == 0
-        if none.all():
-            return pa.nulls(len(none), pa.float64())
+        number = partial.counts.fill_null(0).to_numpy()
         position = partial.parameters[0] * np.maximum(number - 1, 0)
-        below = np.floor(position)
-        share, values = position - below, held.doubles
-        low, high = (values[held.places(rank.astype(np.int64))] for rank in (below, np.ceil(position)))
-        with np.errstate(invalid="ignore"):
-            return pa.array(np.where(low == high, low, low * (1 - share) + high * share), mask=none)
+        share = position - np.floor(position)
+        low, high = (_doubles(partial.column(ranked(place))) for place in range(self.of_ranks))
+        with np.errstate(invalid="ignore", over="ignore"):
+            return pa.array(np.where(low == high, low, low * (1 - share) + high * share), mask=number == 0)
 
     def duckdb(self, argument: str, by: str = "", parameters: tuple[float, ...] = ()) -> str:
         """Its own."""
@@ -69,3 +71,12 @@ class Percentile(AggregateFunction):
     def called(self, argument: str, by: str = "", parameters: tuple[float, ...] = ()) -> str:
         """As it is written."""
         return f"PERCENTILE({argument}, {parameters[0]:g})"
+
+
+def _doubles(values: pa.ChunkedArray) -> Float64s:
+    """As doubles; whatever for NULL."""
+    one = values.combine_chunks()
+    if is_decimal(one.type):
+        return as_doubles(one)
+    doubles: Float64s = one.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy(zero_copy_only=False)
+    return doubles

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
-from tidegate.aggregates.accumulators import Partial
-from tidegate.aggregates.base import Call, CallError
-from tidegate.aggregates.by_value import ByValue, Float64s
+from tidegate.aggregates.accumulators import Partial, ranked
+from tidegate.aggregates.base import Call, CallError, Int64s
+from tidegate.aggregates.by_value import Float64s
 from tidegate.aggregates.percentile import Percentile, fraction
 from tidegate.values.limbs import as_doubles, is_decimal
 from tidegate.values.types import ColumnType
@@ -34,6 +34,7 @@ class PercentileApprox(Percentile):
     name = "percentile_approx"
     nodes = (exp.ApproxQuantile,)
     shapes = ("PERCENTILE_APPROX(x, 0.95, 1000)",)
+    of_ranks = 1
 
     def read(self, node: exp.Expression) -> Call:
         """The value, the fraction and the accuracy."""
@@ -61,15 +62,14 @@ class PercentileApprox(Percentile):
         bucket[np.isnan(doubles)] = _NAN
         return pa.array(bucket, mask=null)
 
+    def ranks(self, numbers: Int64s, parameters: tuple[float, ...]) -> tuple[Int64s, ...]:
+        """Of the value that no smaller share is up to."""
+        return (np.maximum(np.ceil(parameters[0] * numbers).astype(np.int64) - 1, 0),)
+
     def finish(self, partial: Partial) -> pa.Array | pa.ChunkedArray:
         """The middle of the bucket that the value of that rank is in; NULL where there is none."""
-        held = ByValue.of(partial)
-        number = held.totals
-        none = number == 0
-        if none.all():
-            return pa.nulls(len(none), pa.float64())
-        rank = np.maximum(np.ceil(partial.parameters[0] * number).astype(np.int64) - 1, 0)
-        bucket = held.values.to_numpy(zero_copy_only=False)[held.places(rank)]
+        none = partial.counts.fill_null(0).to_numpy() == 0
+        bucket = partial.column(ranked(0)).fill_null(0).to_numpy()
         size = np.abs(bucket)
         factor = math.exp(_step(partial.parameters))
         with np.errstate(over="ignore"):

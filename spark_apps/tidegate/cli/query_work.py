@@ -102,11 +102,17 @@ def _cost(query: Query) -> str:
     cost = "a tuple updates its key's running totals twice, on arrival and on expiry, however wide the window is"
     if extremes:
         cost += f"; {' and '.join(extremes)}: times the logarithm of the windows answered at once"
-    by_value = dict.fromkeys(
-        a.function.upper() for a in query.aggregates if a.called.by_value and a.called.of_distinct is None
+    ranked = dict.fromkeys(a.function.upper() for a in query.aggregates if a.called.of_ranks)
+    if ranked:
+        cost += f"; {' and '.join(ranked)}: an answer, and each change of a value's number, times the logarithm of the "
+        cost += "values of its group"
+    listed = dict.fromkeys(
+        a.function.upper()
+        for a in query.aggregates
+        if a.called.by_value and a.called.of_distinct is None and not a.called.of_ranks
     )
-    if by_value:
-        cost += f"; {' and '.join(by_value)}: each different value of a window is looked at when it is answered"
+    if listed:
+        cost += f"; {' and '.join(listed)}: each different value of a window is looked at when it is answered"
     slots = {
         frozenset(j.slot for j in query.join_classes if w.alias in {a for a, _ in j.columns}) for w in query.windows
     }

@@ -319,7 +319,7 @@ def aggregate_spec(query: Query) -> join_aggregate.Spec:
         )
         for w in query.windows
     )
-    measures = tuple(join_aggregate.Measure(a.slot, a.function, a.alias) for a in query.aggregates)
+    measures = tuple(join_aggregate.Measure(a.slot, a.function, a.alias, a.parameters) for a in query.aggregates)
     conditions = tuple(condition.expression for condition in query.conditions)
     return join_aggregate.Spec(sides, measures, pa.schema(columns), tuple(keys.items()), conditions=conditions)
 

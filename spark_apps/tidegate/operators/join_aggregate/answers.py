@@ -95,7 +95,10 @@ def answer_rows(
             columns[name] = sums.take(pa.array(place_of))
         if measure.by_value:
             own = OfValues(spec, measure, by_value, books[slot].values, histories, window, owner)
-            columns |= own.lists(orders[slot]) if slot in spec.listed_slots else own.distinct()
+            if slot in spec.listed_slots:
+                columns |= own.lists(orders[slot])
+            else:
+                columns |= own.ranked(orders[slot], counts[place_of]) if measure.called.of_ranks else own.distinct()
         if measure.extreme is not None:
             name = f"{slot}_{measure.extreme.name}"
             values = histories.extremes[slot][row]

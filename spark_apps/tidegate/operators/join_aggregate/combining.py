@@ -13,7 +13,7 @@ from tidegate.aggregates.exact import as_lists, from_lists, totals
 from tidegate.operators.arrivals import int64s
 from tidegate.operators.codes import encode, runs
 from tidegate.operators.join_aggregate.spec import Spec
-from tidegate.operators.join_aggregate.values import distinct_of
+from tidegate.operators.join_aggregate.values import distinct_of, ranked_of
 from tidegate.operators.schedule import Int64s
 from tidegate.values.ordered import as_ordered_integers, from_ordered_integers, orders_as_integers
 
@@ -63,8 +63,12 @@ def combined(spec: Spec, partials: pa.Table) -> pa.Table:
         if measure.by_value:
             name = f"{measure.slot}_{VALUES}"
             merged = _merged(_one(partials.column(name)), group, len(grouped))
-            listed = measure.called.of_distinct is None
-            columns |= {name: merged} if listed else distinct_of(spec, measure, merged, len(grouped))
+            if measure.is_listed:
+                columns[name] = merged
+            elif measure.called.of_ranks:
+                columns |= ranked_of(measure, merged, counts)
+            else:
+                columns |= distinct_of(spec, measure, merged, len(grouped))
         if measure.extreme is not None:
             name = f"{measure.slot}_{measure.extreme.name}"
             columns[name] = _extreme(measure.extreme, _one(partials.column(name)), group, counts == 0)

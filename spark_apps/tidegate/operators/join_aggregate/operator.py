@@ -25,7 +25,7 @@ from tidegate.operators.schedule import NEVER_US, Int64s
 BLOCK_ROWS = 1 << 17
 # Blocks are larger where there are more codes than so many for each tuple: a block goes over all of them.
 CODES_PER_ROW = 2
-# A block answers no more windows than could have so many rows, unless these are few.
+# A block answers no more windows than could have so many rows, or as many as it has tuples, unless these are few.
 ANSWER_ROWS = 1 << 20
 LEAST_WINDOWS = 4
 
@@ -90,7 +90,7 @@ def step(state: State, batch: pa.RecordBatch | pa.Table) -> tuple[State, pa.Tabl
 def blockwise(state: State, batch: pa.RecordBatch | pa.Table | None) -> Iterator[tuple[State, pa.Table]]:
     """What ``step`` gives, or without a batch ``finish``, block by block: a state and the answers since the one before.
 
-    **Memory**: the answers of a block, ``ANSWER_ROWS`` or of ``LEAST_WINDOWS`` windows.
+    **Memory**: the answers of a block, ``ANSWER_ROWS`` or half as many as there are codes, or of ``LEAST_WINDOWS``.
     """
     if batch is None:
         yield from _blocks(state, _nothing(state), NEVER_US)
@@ -150,7 +150,7 @@ def windows_at_once(state: State) -> int:
         most *= min(combinations, math.prod(max(1, len(books[slot])) for slot in own.groups))
         all_combinations *= combinations
     rows = all_combinations if spec.listed_slots else min(keys * most, all_combinations)
-    return max(LEAST_WINDOWS, ANSWER_ROWS // rows)
+    return max(LEAST_WINDOWS, max(ANSWER_ROWS, codes_given(state) // CODES_PER_ROW) // rows)
 
 
 def _nothing(state: State) -> pa.Table:
@@ -191,7 +191,7 @@ def answered_up_to(state: State, complete: int) -> tuple[State, pa.Table]:
     orders = {
         measure.slot: state.books[measure.slot].ranks()
         for measure in plan.spec.aggregates
-        if (measure.extreme is not None or measure.slot in plan.spec.listed_slots) and measure.slot in state.books
+        if (measure.extreme is not None or measure.slot in plan.spec.ordered_slots) and measure.slot in state.books
     }
     totals, answers = dict(state.totals), []
     for chain in np.unique(plan.chain_of[block]).tolist():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tidegate.aggregates import AGGREGATES, AggregateFunction
-from tidegate.aggregates.accumulators import DISTINCT, VALUES, Extreme, Total, values_type
+from tidegate.aggregates.accumulators import DISTINCT, VALUES, Extreme, Total, ranked, values_type
 from tidegate.aggregates.exact import PARTS
 from tidegate.values.limbs import WIDE, is_decimal
 
@@ -31,11 +31,15 @@ class Side:
 
 @dataclass(frozen=True)
 class Measure:
-    """One aggregate in a slot (``a0`` …) over a column of one alias; ``alias`` is None for COUNT(*)."""
+    """One aggregate in a slot (``a0`` …) over a column of one alias; ``alias`` is None for COUNT(*).
+
+    ``parameters``: its numbers.
+    """
 
     slot: str
     function: str
     alias: str | None = None
+    parameters: tuple[float, ...] = ()
 
     @property
     def called(self) -> AggregateFunction:
@@ -56,6 +60,11 @@ class Measure:
     def by_value(self) -> bool:
         """Whether it needs to know how many there are of each value: tuples are then told apart by it, like groups."""
         return self.called.by_value
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether it needs them whole: neither sums over the different values nor the values of some ranks will do."""
+        return self.by_value and self.called.of_distinct is None and not self.called.of_ranks
 
     @property
     def stored(self) -> bool:
@@ -161,8 +170,13 @@ class Spec:
 
     @property
     def listed_slots(self) -> tuple[str, ...]:
-        """Those of them whose answers need the values themselves."""
-        return tuple(m.slot for m in self.aggregates if m.by_value and (self.in_parts or m.called.of_distinct is None))
+        """Those of the aggregates by value whose answers need the values themselves, all of them."""
+        return tuple(m.slot for m in self.aggregates if m.by_value and (self.in_parts or m.is_listed))
+
+    @property
+    def ordered_slots(self) -> tuple[str, ...]:
+        """Those whose answers need the order of the values."""
+        return tuple(m.slot for m in self.aggregates if m.slot in self.listed_slots or m.called.of_ranks)
 
     @property
     def value_slots(self) -> tuple[str, ...]:
@@ -223,6 +237,9 @@ class Spec:
             if measure.slot in self.listed_slots:
                 kind = values_type(self.columns.field(measure.slot).type)
                 fields.append(pa.field(f"{measure.slot}_{VALUES}", kind))
+            elif measure.called.of_ranks:
+                kind = self.columns.field(measure.slot).type
+                fields += [pa.field(f"{measure.slot}_{ranked(i)}", kind) for i in range(measure.called.of_ranks)]
             elif measure.by_value:
                 fields.append(pa.field(f"{measure.slot}_{DISTINCT}", pa.int64()))
                 kind = self.sum_type(measure.slot)

@@ -9,12 +9,15 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from tidegate.aggregates.accumulators import DISTINCT, VALUES, value_lists
+from tidegate.aggregates.accumulators import DISTINCT, VALUES, ranked, value_lists
+from tidegate.aggregates.by_value import ByValue
 from tidegate.aggregates.exact import Part, totals
-from tidegate.operators.codes import NULL
+from tidegate.operators.codes import NULL, decode
 from tidegate.operators.join_aggregate.histories import Histories
 from tidegate.operators.join_aggregate.joins import combined, product
+from tidegate.operators.join_aggregate.ranking import Ranking
 from tidegate.operators.join_aggregate.spec import Measure, Spec
 from tidegate.operators.join_aggregate.summing import Summing
 from tidegate.operators.schedule import Int64s
@@ -60,6 +63,42 @@ class OfValues:
         values = self.values.take(pa.array(code[by_value]))
         column = value_lists(at[by_value], len(self.window), values, own.pairs[row][by_value])
         return {f"{self.measure.slot}_{VALUES}": column}
+
+    def ranked(self, order: Int64s, numbers: Int64s) -> dict[str, pa.Array]:
+        """The values of the ranks that the aggregate asks for; NULL where a row has none.
+
+        ``order``: the codes' ranks. ``numbers``: how many values each row has. **Cost**: that of ``Ranking``.
+        """
+        own, some = self._own, np.flatnonzero(numbers)
+        valued = np.flatnonzero(self._codes != NULL)
+        rows, owner = own.rows_of(valued)
+        lengths = np.bincount(owner, minlength=len(valued))
+        ranking = Ranking(
+            self._group[valued],
+            order[self._codes[valued]],
+            np.cumsum(lengths) - lengths,
+            own.window[rows],
+            own.pairs[rows],
+            len(self.groups),
+            own.windows,
+        )
+        wanted = self.measure.called.ranks(numbers[some], self.measure.parameters)
+        # Most rows' ranks are not the same; those that are need but one look.
+        differs = [np.ones(len(some), dtype=bool), *(rank != wanted[0] for rank in wanted[1:])]
+        looked_at = [some[mine] for mine in differs]
+        at = np.concatenate(looked_at)
+        ranks = np.concatenate([rank[mine] for rank, mine in zip(wanted, differs, strict=True)])
+        history = ranking.histories_of(self.owner[at], self.window[at], ranks)
+        code = np.append(self._codes[valued], NULL)[history]
+        lowest = np.full(len(numbers), NULL, dtype=np.int64)
+        lowest[some] = code[: len(some)]
+        columns, begin = {}, 0
+        for place, mine in enumerate(looked_at):
+            chosen = lowest.copy()
+            chosen[mine] = code[begin : begin + len(mine)]
+            begin += len(mine)
+            columns[f"{self.measure.slot}_{ranked(place)}"] = decode(chosen, self.values)
+        return columns
 
     def distinct(self) -> dict[str, pa.Array]:
         """How many different values each row has, and their sums.
@@ -134,4 +173,19 @@ def distinct_of(spec: Spec, measure: Measure, lists: pa.Array, rows: int) -> Map
             np.add.at(parts[part], owner, numbers.astype(np.int64))
         kind = spec.sum_type(measure.slot)
         columns[f"{measure.slot}_{total.name}"] = totals(parts, rows, kind, lengths == 0)
+    return columns
+
+
+def ranked_of(measure: Measure, lists: pa.Array, numbers: Int64s) -> Mapping[str, pa.Array]:
+    """The values of the ranks that an aggregate asks for, from each row's list of values and how many they are."""
+    by_value = ByValue.of(lists)
+    wanted = measure.called.ranks(np.maximum(numbers, 1), measure.parameters)
+    none = pa.array(numbers == 0)
+    columns = {}
+    for place, rank in enumerate(wanted):
+        if not len(by_value.values):
+            columns[f"{measure.slot}_{ranked(place)}"] = pa.nulls(len(numbers), by_value.values.type)
+            continue
+        at = pc.if_else(none, None, pa.array(by_value.places(rank)))
+        columns[f"{measure.slot}_{ranked(place)}"] = by_value.values.take(at)
     return columns
