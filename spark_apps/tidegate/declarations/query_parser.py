@@ -135,6 +135,9 @@ def _check_sessions(select: exp.Select, text: QueryText, report: Report) -> bool
             message = f"{name} is not of sessions: each is answered by itself, when it has ended"
             report.add(offset_of(select.args[key]), message, "HAVING")
             return False
+    if text.session is not None and text.session.keys is not None and select.args.get("where"):
+        message = "Flink makes SESSION's sessions of all tuples, before WHERE: here WHERE comes first"
+        report.add(offset_of(select.args["where"]), message, f"{SPARK_SESSION_SHAPE} in GROUP BY")
     if text.on_miss in ("omit", "correct"):
         message = f"ON MISS {text.on_miss.upper()} is not supported for sessions"
         report.add(text.offsets["MISS"], message, "ON MISS WARN, or ON MISS FAIL")
