@@ -43,9 +43,10 @@ _BIDS_IN_WINDOW = """w.window_start, w.window_end FROM windows AS w
 class Question:
     """A query of NEXMark.
 
-    ``text``: as ``queries/<name>.sql`` has it. ``range_s``, ``every_s``: its windows, but for sessions. ``columns``: what its rows are
-    compared by. ``sql``: the same rows of every window by DuckDB, from the tables ``persons``, ``auctions`` and
-    ``bids`` and ``windows`` (window_start, window_end); ``window_end`` comes first, then ``columns``.
+    ``text``: as ``queries/<name>.sql`` has it. ``range_s``, ``every_s``: its windows, unless they are sessions.
+    ``columns``: what its rows are compared by. ``sql``: the same rows of every window by DuckDB, from the tables
+    ``persons``, ``auctions`` and ``bids`` and ``windows`` (window_start, window_end); ``window_end`` comes first, then
+    ``columns``.
     """
 
     text: str
