@@ -100,10 +100,10 @@ QUESTIONS = {
         ("window_start", "bidder", "n"),
         """SELECT MAX(date_time) + INTERVAL 10 SECONDS AS window_end, MIN(date_time) AS window_start, bidder,
             COUNT(*) AS n
-        FROM (SELECT *, COUNT(*) FILTER (WHERE begins) OVER (PARTITION BY bidder ORDER BY date_time, id) AS number
+        FROM (SELECT *, COUNT(*) FILTER (WHERE begins) OVER (PARTITION BY bidder ORDER BY date_time, id) AS run
             FROM (SELECT *, COALESCE(date_time - LAG(date_time) OVER (PARTITION BY bidder ORDER BY date_time, id)
                 > INTERVAL 10 SECONDS, TRUE) AS begins FROM bids))
-        GROUP BY bidder, number""",
+        GROUP BY bidder, run""",
     ),
     "q12_bids_of_bidders": Question(
         """SELECT bidder, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(date_time), INTERVAL '10' SECONDS))
