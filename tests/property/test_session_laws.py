@@ -35,18 +35,23 @@ def wait_us(waits_us: list[int], end_us: Any) -> Any:
     return np.array(waits_us)[np.minimum(np.asarray(end_us) // 16, len(waits_us) - 1)]
 
 
-def answered(spec: Spec, rows: list[Row], waits_us: list[int], from_us: int, until_us: int) -> Answered:
+Found = tuple[Tuples, Answered]
+
+
+def answered(spec: Spec, rows: list[Row], waits_us: list[int], from_us: int, until_us: int) -> Found:
     key, event_us, arrival_us = np.array(rows, dtype=np.int64).reshape(-1, 3).T
     end_us = event_us + spec.gap_us
     emit_us = (end_us + wait_us(waits_us, end_us)).astype(np.int64)
-    return Tuples.of(spec, key, event_us, arrival_us).answered(emit_us, from_us, until_us)
+    tuples = Tuples.of(spec, key, event_us, arrival_us)
+    return tuples, tuples.answered(emit_us, from_us, until_us)
 
 
-def told(found: Answered, rows: list[Row]) -> list[tuple[Any, ...]]:
+def told(both: Found, rows: list[Row]) -> list[tuple[Any, ...]]:
     """Sessions as the oracle tells them, their tuples by what they are."""
-    result = []
+    result, (tuples, found) = [], both
+    session, of = tuples.tuples(found)
     for number in range(len(found)):
-        own = sorted(rows[i] for i in found.tuples[found.session == number].tolist())
+        own = sorted(rows[i] for i in of[session == number].tolist())
         times = (times[number].item() for times in (found.start_us, found.end_us, found.emit_us))
         result.append((own[0][0], *times, own))
     return sorted(result)
@@ -86,8 +91,8 @@ def test_whatever_is_known_at_once_is_cut_into_sessions_that_do_not_overlap(
 ) -> None:
     spec, rows, _ = stream
     on_time = [(key, event, event) for key, event, _ in rows]
-    found = answered(spec, on_time, [0], 0, 1000)
-    assert sorted(found.tuples.tolist()) == list(range(len(rows)))
+    tuples, found = answered(spec, on_time, [0], 0, 1000)
+    assert sorted(tuples.tuples(found)[1].tolist()) == list(range(len(rows)))
     assert ((found.end_us - spec.gap_us - found.start_us) < 2 * spec.longest_us).all()
     of_keys = {key: sessions(spec, [row[1] for row in rows if row[0] == key]) for key, *_ in rows}
     assert len(found) == sum(map(len, of_keys.values()))
@@ -97,10 +102,9 @@ def test_whatever_is_known_at_once_is_cut_into_sessions_that_do_not_overlap(
 @given(streams())
 def test_no_more_tuples_are_kept_than_there_are_at_an_instant(stream: tuple[Spec, list[Row], list[int]]) -> None:
     spec, rows, waits_us = stream
-    found = answered(spec, rows, waits_us, 0, 1000)
-    arrival_us = np.array([row[2] for row in rows], dtype=np.int64)
+    tuples, found = answered(spec, rows, waits_us, 0, 1000)
     until = dict[int, int]()
-    for session, row in zip(found.session.tolist(), found.tuples.tolist(), strict=True):
+    for session, row in zip(*(column.tolist() for column in tuples.tuples(found)), strict=True):
         until[row] = max(until.get(row, 0), int(found.emit_us[session]))
     most = max((sum(rows[i][2] <= at <= end for i, end in until.items()) for at in range(300)), default=0)
-    assert found.most_tuples(arrival_us) == most
+    assert tuples.most(found) == most

@@ -315,14 +315,14 @@ def _read_windows(tokens: list[Token], query: QueryText, report: Report) -> list
             spans += function.edits
             behind = tokens[index].token_type if index < len(tokens) else None
             if function.session and function.stream_offset is not None and behind is TokenType.L_BRACKET:
-                end = next((i for i in range(index, len(tokens)) if tokens[i].token_type is TokenType.R_BRACKET), None)
-                if end is None:
+                closing = [i for i in range(index, len(tokens)) if tokens[i].token_type is TokenType.R_BRACKET]
+                if not closing:
                     report.add(tokens[index].start, "the window is not closed", WINDOW_SHAPE)
                     return spans
-                longest = _read_range(tokens[index + 1 : end], tokens[index], report)
+                longest = _read_range(tokens[index + 1 : closing[0]], tokens[index], report)
                 query.windows[function.stream_offset] = longest
-                spans.append((tokens[index].start, tokens[end].end + 1, ""))
-                index = end + 1
+                spans.append((tokens[index].start, tokens[closing[0]].end + 1, ""))
+                index = closing[0] + 1
             continue
         index += 1
     return spans

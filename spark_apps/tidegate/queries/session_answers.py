@@ -74,12 +74,12 @@ def write_session_answers(
     done = context.run_slices(write_sessions, parts, sum(part.asked.files.rows() for part in parts))
     failed = count_failures(context, queries, intervals)
     for query in queries:
-        own = [one for one, part in zip(done, parts, strict=True) if part.asked.query.id == query.id]
-        counts = staged[query.id].settle([written.rows for written in own])
-        peak = max((written.peak_state_bytes for written in own), default=0)
+        wrote = [one for one, part in zip(done, parts, strict=True) if part.asked.query.id == query.id]
+        counts = staged[query.id].settle([written.rows for written in wrote])
+        peak = max((written.peak_state_bytes for written in wrote), default=0)
         for interval in intervals:
             read = sum(warehouse.rows(f"events_{stream}", interval.label) for stream in query.streams)
-            lost = failed.get((query.id, interval), 0) + sum(w.failed.get(interval.label, 0) for w in own)
+            lost = failed.get((query.id, interval), 0) + sum(w.failed.get(interval.label, 0) for w in wrote)
             stage.record(
                 interval, query.id, rows_in=read, rows_out=counts[interval], rows_failed=lost, peak_state_bytes=peak
             )

@@ -7,7 +7,6 @@ being the group.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,7 +28,6 @@ from tidegate.queries.slacks import Waits
 from tidegate.queries.slices import slices_worth
 from tidegate.values.types import arrow_type
 
-_TUPLES_AT_ONCE = 1 << 20
 _UNIT = "g0"
 
 
@@ -118,8 +116,8 @@ class SessionTuples:
         self.rows = pa.concat_tables([schema.empty_table(), *batches]).combine_chunks()
         self.event_us, self.arrival_us = (int64s(self.rows.column(name)) for name in ("event_us", "arrival_us"))
         groups = [codes(self.rows.column(group.slot))[0] for group in self.query.group_by]
-        key = group_ids(groups, len(self.rows)) if groups else np.zeros(len(self.rows), np.int64)
-        self.tuples = Tuples.of(asked.spec, key, self.event_us, self.arrival_us)
+        self.key = group_ids(groups, len(self.rows)) if groups else np.zeros(len(self.rows), np.int64)
+        self.tuples = Tuples.of(asked.spec, self.key, self.event_us, self.arrival_us)
 
     def _columns(self) -> pa.Schema:
         own = aggregate_spec(self.query)
@@ -141,21 +139,22 @@ class SessionTuples:
             kept &= found.end_us < to_us(self.query.active_to)
         if self.asked.held is not None:
             kept &= self.asked.held.held_from_us(found.emit_us, self.asked.tick_us) <= found.start_us
-        return found if kept.all() else found.where(kept)
+        return found if kept.all() else found.of(kept)
 
     def rows_of(self, found: Answered) -> tuple[pa.Table, Int64s]:
         """Answers of sessions: the query's outputs and ``_number``, the session's; and of each how many rows failed."""
         failed = np.zeros(len(found), dtype=np.int64)
-        parts = [self._valued(found.between(0, 0), 0, failed)]
-        parts += [self._valued(found.between(first, last), first, failed) for first, last in _portions(found)]
+        parts = [self._valued(found.of(slice(0)), 0, failed)]
+        parts += [self._valued(found.of(some), some.start, failed) for some in self.tuples.portions(found)]
         return pa.concat_tables(parts), failed
 
     def _valued(self, found: Answered, first: int, failed: Int64s) -> pa.Table:
         query = self.query
         partial = self._partial(found)
-        of = found.first_tuples[int64s(partial.column(_UNIT))]
+        unit = int64s(partial.column(_UNIT))
+        of = self._last_rows(found)[unit]
         groups = {group.slot: self.rows.column(group.slot).take(pa.array(of)) for group in query.group_by}
-        number = pa.array(int64s(partial.column(_UNIT)) + first)
+        number = pa.array(unit + first)
         named = partial.drop_columns(["window_index", _UNIT])
         for slot, column in groups.items():
             named = named.append_column(slot, column)
@@ -172,9 +171,10 @@ class SessionTuples:
     def _partial(self, found: Answered) -> pa.Table:
         """The operator's answers, a row a session: all of their tuples are those of one window."""
         schema = self.aggregates.input_schema
-        rows = self.rows.take(pa.array(found.tuples))
+        session, places = self.tuples.tuples(found)
+        rows = self.rows.take(pa.array(places))
         nothing = pa.array(np.zeros(len(rows), np.int64))
-        own = {"side": nothing.cast(pa.int8()), "event_us": nothing, "arrival_us": nothing, _UNIT: found.session}
+        own = {"side": nothing.cast(pa.int8()), "event_us": nothing, "arrival_us": nothing, _UNIT: pa.array(session)}
         columns = {field.name: own.get(field.name) for field in schema}
         batch = pa.table({n: rows.column(n) if c is None else c for n, c in columns.items()}, schema=schema)
         (alias,) = (side.alias for side in self.aggregates.sides)
@@ -183,20 +183,31 @@ class SessionTuples:
         _, later = join_aggregate.finish(state)
         return pa.concat_tables([answers, later])
 
+    def _last_rows(self, found: Answered) -> Int64s:
+        """Of each session the row of its last tuple, which has its key."""
+        rows: Int64s = self.tuples.order[found.behind - 1]
+        return rows
+
+    def keys_of(self, found: Answered) -> Int64s:
+        """A number for the key of each session."""
+        keys: Int64s = self.key[self._last_rows(found)]
+        return keys
+
+    def only_keys(self, found: Answered) -> pa.Table:
+        """As ``rows_of`` has them, but NULL in all columns that are no groups."""
+        taken = pa.array(self._last_rows(found))
+        groups = {group.shown_as: self.rows.column(group.slot).take(taken) for group in self.query.group_by}
+        columns = {"_number": pa.array(np.arange(len(found)))}
+        for output in self.query.outputs:
+            kind = arrow_type(output.type)
+            known = groups.get(output.name)
+            columns[output.name] = pa.nulls(len(found), kind) if known is None else known.cast(kind)
+        return pa.table(columns)
+
     def most_bytes(self, found: Answered) -> int:
         """The most that these sessions hold at an instant."""
-        taken = self.rows.drop_columns("side").nbytes
-        return found.most_tuples(self.arrival_us) * -(-taken // max(len(self.rows), 1))
-
-
-def _portions(found: Answered) -> Iterator[tuple[int, int]]:
-    """Sessions with about ``_TUPLES_AT_ONCE`` tuples together, or one."""
-    total = np.append(np.searchsorted(found.session, np.arange(len(found))), len(found.session))
-    first = 0
-    while first < len(found):
-        last = max(first + 1, int(np.searchsorted(total, total[first] + _TUPLES_AT_ONCE, side="right")) - 1)
-        yield first, last
-        first = last
+        taken = int(self.rows.drop_columns("side").nbytes)
+        return self.tuples.most(found) * -(-taken // max(len(self.rows), 1))
 
 
 def with_times(rows: pa.Table, found: Answered) -> pa.Table:

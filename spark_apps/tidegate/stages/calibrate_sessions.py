@@ -21,6 +21,7 @@ from tidegate.engine.context import RunContext, StageRun
 from tidegate.operators.accuracy import needed_slack_on_grid, row_errors, within
 from tidegate.operators.codes import codes, group_ids
 from tidegate.operators.schedule import Int64s, instants_us
+from tidegate.operators.sessions import Answered
 from tidegate.queries.session_answers import labels_between
 from tidegate.queries.sessions import Asked, SessionTuples, asked_of, lengths, session_cuts, with_times
 from tidegate.queries.slacks import SlackHistory, Waits
@@ -74,11 +75,11 @@ def learn_sessions(context: RunContext, stage: StageRun, intervals: Sequence[Int
     done = context.run_slices(learnt_sessions, parts, sum(part.asked.files.rows() for part in parts))
     found = [schema.empty_table()]
     for query in queries:
-        own = [one for one, part in zip(done, parts, strict=True) if part.asked.query.id == query.id]
-        counts = staged[query.id].settle([rows for rows, _ in own])
+        learnt = [one for one, part in zip(done, parts, strict=True) if part.asked.query.id == query.id]
+        counts = staged[query.id].settle([rows for rows, _ in learnt])
         for interval, written in counts.items():
             stage.record(interval, query.id, rows_out=written, peak_state_bytes=0)
-        needed = pa.concat_tables([schema.empty_table(), *(rows for _, rows in own)])
+        needed = pa.concat_tables([schema.empty_table(), *(rows for _, rows in learnt)])
         found += [as_many_as_true(needed, interval, count) for interval, count in counts.items()]
         context.progress(f"calibrate: {query.id}: truth known")
     return pa.concat_tables(found)
@@ -110,8 +111,7 @@ def learnt_sessions(part: Slice) -> tuple[dict[str, int], pa.Table]:
     tried = []
     for wait_us in (own.grid_s * 1e6).astype(np.int64).tolist():
         bounds = (us - horizon_us + wait_us for us in (asked.from_us, asked.until_us))
-        candidates = tuples.answered(Waits.always(wait_us), *bounds)
-        tried.append(with_times(tuples.rows_of(candidates)[0], candidates))
+        tried.append(_candidates(tuples, found, tuples.answered(Waits.always(wait_us), *bounds)))
     candidate = np.repeat(np.arange(len(tried)), [len(rows) for rows in tried])
     answers = pa.concat_tables(tried)
     slack_s, end_us = _needed(query, own.grid_s, true, answers, candidate)
@@ -127,6 +127,21 @@ def learnt_sessions(part: Slice) -> tuple[dict[str, int], pa.Table]:
         }
     )
     return counts, rows.cast(own.needed)
+
+
+def _candidates(tuples: SessionTuples, true: Answered, found: Answered) -> pa.Table:
+    """Answers after another wait; of those that are not true only the keys, unless HAVING says which there are.
+
+    A wait that is too short makes many sessions of one: what each of them holds would be many times all tuples.
+    """
+    if tuples.query.having is not None:
+        return with_times(tuples.rows_of(found)[0], found)
+    both = [(tuples.keys_of(of), of.start_us, of.end_us) for of in (true, found)]
+    session = group_ids([np.concatenate(columns) for columns in zip(*both, strict=True)], len(true) + len(found))
+    known = np.isin(session[len(true) :], session[: len(true)])
+    valued, others = found.of(known), found.of(~known)
+    parts = with_times(tuples.rows_of(valued)[0], valued), with_times(tuples.only_keys(others), others)
+    return pa.concat_tables(parts)
 
 
 def _needed(

@@ -10,7 +10,7 @@ import numpy as np
 from tidegate.operators.schedule import Int64s
 from tidegate.operators.sessions.minima import Minima
 
-_PAIRS_AT_ONCE = 1 << 22
+_PAIRS_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -38,53 +38,27 @@ class Spec:
 
 @dataclass(frozen=True, eq=False)
 class Answered:
-    """Sessions that are answered, in the order of their keys and ends, and their tuples.
+    """Sessions that are answered, in the order of their keys and ends.
 
     ``start_us``, ``end_us``, ``emit_us`` int64[n]: the first event, the last one plus the gap, and the instant of the
-    answer. ``session``, ``tuples`` int64[m]: of each tuple of each session the session's number, ascending, and its
-    row among those that were given. A tuple may belong to several sessions, which are answered at different instants.
+    answer. ``first``, ``behind`` int64[n]: their tuples are those of these places among the sorted ones that have
+    arrived by that instant.
     """
 
     start_us: Int64s
     end_us: Int64s
     emit_us: Int64s
-    session: Int64s
-    tuples: Int64s
+    first: Int64s
+    behind: Int64s
 
     def __len__(self) -> int:
         """How many sessions there are."""
         return len(self.end_us)
 
-    @property
-    def first_tuples(self) -> Int64s:
-        """Of each session the row of its first tuple."""
-        return self.tuples[np.searchsorted(self.session, np.arange(len(self)))]
-
-    def between(self, first: int, last: int) -> Answered:
-        """The sessions of these numbers, ``last`` not among them."""
-        own = slice(*np.searchsorted(self.session, [first, last]))
-        start_us, end_us, emit_us = (times[first:last] for times in (self.start_us, self.end_us, self.emit_us))
-        return Answered(start_us, end_us, emit_us, self.session[own] - first, self.tuples[own])
-
-    def where(self, which: np.ndarray) -> Answered:
-        """Those of bool[n]."""
-        number, own = np.cumsum(which) - 1, which[self.session]
-        start_us, end_us, emit_us = (times[which] for times in (self.start_us, self.end_us, self.emit_us))
-        return Answered(start_us, end_us, emit_us, number[self.session[own]], self.tuples[own])
-
-    def most_tuples(self, arrival_us: Int64s) -> int:
-        """How many tuples sessions hold at most at an instant, each from its arrival to the last answer that has it.
-
-        Args:
-            arrival_us: int64[n], of all tuples that were given.
-        """
-        order = np.lexsort((self.emit_us[self.session], self.tuples))
-        own = self.tuples[order]
-        last = np.append(own[1:] != own[:-1], True)[: len(own)]
-        come_us, go_us = arrival_us[own[last]], self.emit_us[self.session[order[last]]]
-        come_us, go_us = np.sort(come_us), np.sort(go_us)
-        there = np.arange(1, len(come_us) + 1) - np.searchsorted(go_us, come_us, side="left")
-        return int(there.max(initial=0))
+    def of(self, which: np.ndarray | slice) -> Answered:
+        """Some of them: bool[n], numbers, or a slice."""
+        columns = self.start_us, self.end_us, self.emit_us, self.first, self.behind
+        return Answered(*(column[which] for column in columns))
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,9 +77,8 @@ class Tuples:
         event_us: int64[n], microseconds of event time.
         arrival_us: int64[n], effective arrival times: max(arrival, event).
 
-    **Cost.** O(n log n) time and O(n log g) space for n tuples, g of them within a gap; asked for sessions, O(n), and
-    O(1) for each tuple within ``reach_us`` before a session's end that is not farther than the next gap of all tuples.
-    **Guarantee.** Exact.
+    **Cost.** O(n log n) time and O(n log l) space for n tuples, l in the longest run without a gap; asked for
+    sessions, O(n), and O(log l) for each run of tuples within a session that have not arrived. **Guarantee.** Exact.
 
     >>> event_us, arrival_us = np.array([0, 8, 30]), np.array([0, 13, 30])
     >>> tuples = Tuples.of(Spec(gap_us=10, longest_us=100), np.array([1, 1, 1]), event_us, arrival_us)
@@ -128,7 +101,11 @@ class Tuples:
     before_cut: Int64s
     behind_gap: Int64s
     """Of each event the first that is behind the next cut, or the gap; the first that is behind the gap."""
+    keys: Int64s
     minima: Minima
+    """Of the instants from which on events are there."""
+    missing: Minima
+    """Of those of up to which they are not, negative."""
 
     @classmethod
     def of(cls, spec: Spec, key: Int64s, event_us: Int64s, arrival_us: Int64s) -> Tuples:
@@ -140,12 +117,14 @@ class Tuples:
         begins = _changes(keys)
         begins[1:] |= np.diff(events_us) > spec.gap_us
         chain = np.flatnonzero(begins)[np.cumsum(begins) - 1]
-        behind_gap = _behind(keys, events_us, events_us + spec.gap_us)
+        behind_gap = _behind(keys, events_us, keys, events_us + spec.gap_us)
         cut_us = (events_us // spec.longest_us + 1) * spec.longest_us
         before_cut, cut = behind_gap.copy(), np.flatnonzero(cut_us <= events_us + spec.gap_us)
-        before_cut[cut] = _behind(keys, events_us, cut_us - 1, cut)
-        minima = Minima.of(arrival_us[first], int((behind_gap - np.arange(len(first))).max(initial=1)))
-        return cls(spec, order, event_us, arrival_us, first, chain, before_cut, behind_gap, minima)
+        before_cut[cut] = _behind(keys, events_us, keys[cut], cut_us[cut] - 1)
+        there_us, lasting = arrival_us[first], np.append(np.flatnonzero(begins), len(first))
+        longest = int(np.diff(lasting).max(initial=1))
+        minima, missing = Minima.of(there_us, longest), Minima.of(-there_us, longest)
+        return cls(spec, order, event_us, arrival_us, first, chain, before_cut, behind_gap, keys, minima, missing)
 
     def answered(self, emit_us: Int64s, from_us: int, until_us: int) -> Answered:
         """The sessions whose instant of emission lies in [from, until).
@@ -159,49 +138,67 @@ class Tuples:
             from_us: the first instant that counts.
             until_us: the first that does not any more.
         """
-        bounds = np.append(self.first, len(self.order))
-        emit_us = emit_us[self.order[self.first]] if len(self.first) else np.zeros(0, np.int64)
+        bounds, events_us = np.append(self.first, len(self.order)), self.event_us[self.first]
+        emit_us = emit_us[self.order[self.first]]
         wanted = (emit_us >= from_us) & (emit_us < until_us) & (self.arrival_us[self.first] <= emit_us)
         ends = np.flatnonzero(wanted)
         ends = ends[~self.minima.any_by(ends + 1, self.before_cut[ends], emit_us[ends])]
+        # A visible tuple behind the next multiple of the longest session: it is one only if it is cut there.
         goes_on = self.minima.any_by(self.before_cut[ends], self.behind_gap[ends], emit_us[ends])
-        found, number = [], 0
-        for some in _portions(bounds[ends + 1] - bounds[self.chain[ends]]):
-            part = self._sessions(bounds, ends[some], emit_us[ends[some]], goes_on[some])
-            found.append((part.start_us, part.end_us, part.emit_us, part.session + number, part.tuples))
-            number += len(part)
-        nothing = (np.zeros(0, np.int64),) * 5
-        return Answered(*(np.concatenate(columns) for columns in zip(nothing, *found, strict=True)))
+        starts = self._starts(events_us, ends, emit_us[ends])
+        aligned_us = events_us[ends] // self.spec.longest_us * self.spec.longest_us
+        there = ~goes_on | (events_us[starts] <= aligned_us)
+        ends, starts, aligned_us = ends[there], starts[there], aligned_us[there]
+        cut = np.flatnonzero(events_us[starts] <= aligned_us - self.spec.longest_us)
+        if len(cut):
+            first = _behind(self.keys, events_us, self.keys[ends[cut]], aligned_us[cut] - 1)
+            starts[cut] = self.minima.first_by(first, ends[cut] + 1, emit_us[ends[cut]])
+        end_us = events_us[ends] + self.spec.gap_us
+        return Answered(events_us[starts], end_us, emit_us[ends], bounds[starts], bounds[ends + 1])
 
-    def _sessions(self, bounds: Int64s, ends: Int64s, emit_us: Int64s, goes_on: np.ndarray) -> Answered:
-        """The sessions that end with these events.
+    def _starts(self, events_us: Int64s, ends: Int64s, emit_us: Int64s) -> Int64s:
+        """Where the sessions begin that end with these events, cuts left out: at the last gap of what is visible."""
+        starts, at = np.empty(len(ends), dtype=np.int64), ends.copy()
+        left = np.arange(len(ends))
+        while len(left):
+            begin, now_us = self.chain[ends[left]], emit_us[left]
+            hidden = self.missing.last_by(begin, at[left], -now_us - 1)
+            before = self.minima.last_by(begin, np.maximum(hidden, begin), now_us)
+            starts[left] = hidden + 1
+            goes_on = (hidden >= begin) & (before >= begin)
+            goes_on[goes_on] = (events_us[hidden[goes_on] + 1] - events_us[before[goes_on]]) <= self.spec.gap_us
+            at[left[goes_on]] = before[goes_on]
+            left = left[goes_on]
+        return starts
 
-        ``goes_on``: whether a visible tuple continues it behind the next multiple of the longest session: then it is
-        one only if it is cut there.
+    def portions(self, found: Answered) -> Iterator[slice]:
+        """Runs of sessions whose tuples fit into memory at once."""
+        yield from _portions(found.behind - found.first)
+
+    def tuples(self, found: Answered) -> tuple[Int64s, Int64s]:
+        """Of each tuple of each session the session's number, ascending, and its row among those that were given.
+
+        A tuple may belong to several sessions, which are answered at different instants.
         """
-        longest_us, last_us = self.spec.longest_us, self.event_us[self.first[ends]]
-        aligned_us = last_us // longest_us * longest_us
-        counts = bounds[ends + 1] - bounds[self.chain[ends]]
-        session = np.repeat(np.arange(len(ends)), counts)
-        tuples = np.arange(len(session)) + np.repeat(bounds[ends + 1] - np.cumsum(counts), counts)
-        event_us = self.event_us[tuples]
-        # What lies before is not looked at: sessions are the same whatever is known of it.
-        near = event_us >= (aligned_us - longest_us - self.spec.gap_us)[session]
-        visible = near & (self.arrival_us[tuples] <= emit_us[session])
-        session, tuples, event_us = session[visible], tuples[visible], event_us[visible]
-        begins = _changes(session)
-        begins[1:] |= np.diff(event_us) > self.spec.gap_us
-        starts = np.searchsorted(session, np.arange(len(ends)))
-        place = np.maximum.reduceat(np.where(begins, np.arange(len(session)), 0), starts) if len(starts) else starts
-        begun_us = event_us[place]
-        cut = begun_us <= aligned_us - longest_us
-        there = ~goes_on | (begun_us <= aligned_us)
-        kept = there[session] & (np.arange(len(session)) >= place[session])
-        kept &= ~cut[session] | (event_us >= aligned_us[session])
-        number = (np.cumsum(there) - 1)[session[kept]]
-        start_us = event_us[kept][np.searchsorted(number, np.arange(int(there.sum())))]
-        end_us = last_us[there] + self.spec.gap_us
-        return Answered(start_us, end_us, emit_us[there], number, self.order[tuples[kept]])
+        counts = found.behind - found.first
+        session = np.repeat(np.arange(len(found)), counts)
+        place = np.arange(len(session)) + np.repeat(found.behind - np.cumsum(counts), counts)
+        visible = self.arrival_us[place] <= found.emit_us[session]
+        return session[visible], self.order[place[visible]]
+
+    def most(self, found: Answered) -> int:
+        """How many tuples sessions hold at most at an instant, each from its arrival to the last answer that has it."""
+        until_us = np.full(len(self.order), -1, dtype=np.int64)
+        arrival_us = np.empty(len(self.order), dtype=np.int64)
+        arrival_us[self.order] = self.arrival_us
+        for some in self.portions(found):
+            own = found.of(some)
+            session, rows = self.tuples(own)
+            np.maximum.at(until_us, rows, own.emit_us[session])
+        held = until_us >= 0
+        come_us, go_us = np.sort(arrival_us[held]), np.sort(until_us[held])
+        there = np.arange(1, len(come_us) + 1) - np.searchsorted(go_us, come_us, side="left")
+        return int(there.max(initial=0))
 
 
 def _changes(column: Int64s) -> np.ndarray:
@@ -211,15 +208,12 @@ def _changes(column: Int64s) -> np.ndarray:
     return changed
 
 
-def _behind(keys: Int64s, events_us: Int64s, until_us: Int64s, which: Int64s | None = None) -> Int64s:
-    """Of each event (or those of ``which``) the first of its key that is later than an instant of its own."""
-    which = np.arange(len(keys)) if which is None else which
-    every = np.concatenate([keys, keys[which]]), np.concatenate([events_us, until_us[which]])
-    asked = np.arange(len(every[0])) >= len(keys)
-    order = np.lexsort((asked, every[1], every[0]))
-    before = np.cumsum(~asked[order])
+def _behind(keys: Int64s, events_us: Int64s, of_key: Int64s, until_us: Int64s) -> Int64s:
+    """The first event of each key asked for that is later than an instant; events ascend by key and time."""
+    asked = np.arange(len(keys) + len(of_key)) >= len(keys)
+    order = np.lexsort((asked, np.concatenate([events_us, until_us]), np.concatenate([keys, of_key])))
     found = np.empty(len(order), dtype=np.int64)
-    found[order] = before
+    found[order] = np.cumsum(~asked[order])
     return found[len(keys) :]
 
 
