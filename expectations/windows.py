@@ -16,7 +16,7 @@ from tidegate.declarations.models import Query, to_us
 
 def always_answers(query: Query) -> bool:
     """Whether each window has exactly one row: no groups, no HAVING, no ranks that may be empty."""
-    return not query.is_ranked and not query.group_by and query.having is None
+    return not query.is_ranked and not query.group_by and query.having is None and query.sessions is None
 
 
 def due_windows(case: Case, query: Query) -> tuple[frozenset[int], frozenset[int], frozenset[int]]:

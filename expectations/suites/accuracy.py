@@ -83,6 +83,7 @@ def _accuracy(cases: Cases) -> pa.Table:
                 pc.coalesce(rows["query"], "∅"),
                 rows["metric"],
                 instants(rows["window_end"]),
+                pc.coalesce(rows["group_key"], "∅"),
                 " ",
                 null_handling="replace",
             ),

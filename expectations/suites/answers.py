@@ -63,7 +63,7 @@ def _answers(cases: Cases, query: Query) -> pa.Table:
             "emitted_after_start_s": seconds(rows["emitted_at"], cases.starts(rows)),
             "emitted_after_end_s": _after_end(rows),
             "slack_s": rows["slack_s"],
-            "off_tick_s": pc.divide(pc.cast(off_us, pa.float64()), 1e6),
+            "off_tick_s": None if query.sessions is not None else pc.divide(pc.cast(off_us, pa.float64()), 1e6),
             "coverage": rows["coverage"],
             "product_of_widths": product,
             "width_s": width_s,
@@ -98,6 +98,8 @@ def _widths(query: Query, rows: pa.Table) -> tuple[pa.Array, pa.Array, pa.Array]
     # An alias that the map does not name counts as beyond its range: nobody can tell what it held.
     widths = np.array([pc.fill_null(w, np.inf).to_numpy() for w in by_alias])
     ranges = np.array([_ranges(w, rows) for w in query.windows])
+    if query.sessions is not None:
+        ranges = _lengths(query, rows)
     fullest = np.argmax(widths / ranges, axis=0)
     at = np.arange(rows.num_rows)
     product = np.prod(widths / ranges, axis=0)
@@ -105,6 +107,13 @@ def _widths(query: Query, rows: pa.Table) -> tuple[pa.Array, pa.Array, pa.Array]
     coverage = pc.fill_null(rows["coverage"], np.nan).to_numpy()
     product = np.where(np.isclose(product, coverage, rtol=1e-9, atol=0), coverage, product)
     return pa.array(widths[fullest, at]), pa.array(ranges[fullest, at]), pa.array(product)
+
+
+def _lengths(query: Query, rows: pa.Table) -> np.ndarray:
+    """How long the rows' sessions are, seconds; 0, which no width is within, of one that is longer than any may be."""
+    assert query.sessions is not None
+    length_s = seconds(rows["window_end"], rows["window_start"]).to_numpy()
+    return np.where(length_s <= query.sessions.reach_us / 1e6, length_s, 0.0)[None]
 
 
 def _ranges(window: Window, rows: pa.Table) -> np.ndarray:

@@ -7,5 +7,6 @@ select
     `kept`,
     `slack_s`,
     `width_s`,
+    `group_key`,
     `interval`
 from {{ source('warehouse', 'accuracy') }}

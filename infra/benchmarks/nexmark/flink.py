@@ -51,6 +51,9 @@ QUERIES = {
             SELECT {_BOUNDS}, person, name FROM {_tumble("persons", _TEN_SECONDS)} GROUP BY {_BOUNDS}, person, name) p
         JOIN (SELECT {_BOUNDS}, seller FROM {_tumble("auctions", _TEN_SECONDS)} GROUP BY {_BOUNDS}, seller) a
         ON p.person = a.seller AND p.window_start = a.window_start AND p.window_end = a.window_end""",
+    "q11_sessions_of_bidders": f"""SELECT window_end, window_start, bidder, COUNT(*) FROM
+        TABLE(SESSION(TABLE bids PARTITION BY bidder, DESCRIPTOR(date_time), INTERVAL {_TEN_SECONDS}))
+        GROUP BY {_BOUNDS}, bidder""",
     "q12_bids_of_bidders": f"""SELECT window_end, bidder, COUNT(*) FROM {_tumble("bids", _TEN_SECONDS)}
         GROUP BY {_BOUNDS}, bidder""",
     "q15_bidding_statistics": f"""SELECT window_end, {statistics()} FROM {_tumble("bids", _TEN_MINUTES)}

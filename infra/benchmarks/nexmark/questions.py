@@ -43,9 +43,10 @@ _BIDS_IN_WINDOW = """w.window_start, w.window_end FROM windows AS w
 class Question:
     """A query of NEXMark.
 
-    ``text``: as ``queries/<name>.sql`` has it. ``range_s``, ``every_s``: its windows. ``columns``: what its rows are
-    compared by. ``sql``: the same rows of every window by DuckDB, from the tables ``persons``, ``auctions`` and
-    ``bids`` and ``windows`` (window_start, window_end); ``window_end`` comes first, then ``columns``.
+    ``text``: as ``queries/<name>.sql`` has it. ``range_s``, ``every_s``: its windows, unless they are sessions.
+    ``columns``: what its rows are compared by. ``sql``: the same rows of every window by DuckDB, from the tables
+    ``persons``, ``auctions`` and ``bids`` and ``windows`` (window_start, window_end); ``window_end`` comes first, then
+    ``columns``.
     """
 
     text: str
@@ -90,6 +91,19 @@ QUESTIONS = {
         """SELECT DISTINCT w.window_end, p.person, p.name FROM windows AS w
         JOIN persons AS p ON p.date_time >= w.window_start AND p.date_time < w.window_end
         JOIN auctions AS a ON a.date_time >= w.window_start AND a.date_time < w.window_end AND a.seller = p.person""",
+    ),
+    "q11_sessions_of_bidders": Question(
+        """SELECT bidder, COUNT(*) AS n FROM bids [RANGE 20 MINUTES]
+        GROUP BY bidder, session_window(date_time, '10 seconds')""",
+        600,
+        10,
+        ("window_start", "bidder", "n"),
+        """SELECT MAX(date_time) + INTERVAL 10 SECONDS AS window_end, MIN(date_time) AS window_start, bidder,
+            COUNT(*) AS n
+        FROM (SELECT *, COUNT(*) FILTER (WHERE begins) OVER (PARTITION BY bidder ORDER BY date_time, id) AS run
+            FROM (SELECT *, COALESCE(date_time - LAG(date_time) OVER (PARTITION BY bidder ORDER BY date_time, id)
+                > INTERVAL 10 SECONDS, TRUE) AS begins FROM bids))
+        GROUP BY bidder, run""",
     ),
     "q12_bids_of_bidders": Question(
         """SELECT bidder, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(date_time), INTERVAL '10' SECONDS))

@@ -50,6 +50,7 @@ def _answers(bids: DataFrame) -> dict[str, DataFrame]:
         "q7_highest_bid": bids.groupBy(window("10 seconds")).agg(
             F.max_by(F.struct("auction", "bidder", "price"), "price")
         ),
+        "q11_sessions_of_bidders": bids.groupBy(F.session_window("date_time", "10 seconds"), "bidder").count(),
         "q12_bids_of_bidders": bids.groupBy(window("10 seconds"), "bidder").count(),
         "q17_auction_statistics": bids.groupBy(window("10 minutes"), "auction").agg(
             F.count("*"), *bands("bids"), F.min("price"), F.max("price"), F.avg("price"), F.sum("price")

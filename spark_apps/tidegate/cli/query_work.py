@@ -96,6 +96,8 @@ def _bytes(pipeline: Pipeline, query: Query, side: int) -> float:
 
 
 def _cost(query: Query) -> str:
+    if query.sessions is not None:
+        return "tuples are sorted by key and time once; a session's are aggregated when it is answered"
     if query.kind == "top_k":
         return "one comparison per tuple; windows are answered from the candidates of their panes, many at once"
     extremes = dict.fromkeys(a.function.upper() for a in query.aggregates if a.called.extreme is not None)

@@ -20,7 +20,7 @@ from tidegate.declarations.models import (
     Window,
 )
 from tidegate.declarations.promises import GROUPS_WITHIN, SENTENCE
-from tidegate.declarations.units import show_bytes, show_duration
+from tidegate.declarations.units import SECOND_US, show_bytes, show_duration
 
 _WIDTH = 90
 
@@ -161,14 +161,14 @@ def _history(stream: Stream) -> str:
 
 
 def _query_lines(query: Query) -> list[str]:
-    windows = [(w.alias, f"last {_range(w)} of {_read(w)}") for w in query.windows]
+    windows = [(w.alias, f"{_window(query, w)} of {_read(w)}") for w in query.windows]
     joins = [" = ".join(f"{alias}.{column}" for alias, column in joined.columns) for joined in query.join_classes]
     slots = {g.slot: g.words for g in query.group_by}
     slots |= {a.slot: a.words(_argument(a.alias, a.expression)) for a in query.aggregates}
     order = [f"{o.expression} {'descending' if o.descending else 'ascending'}" for o in query.order_by]
     facts = [
-        ("kind", query.kind.replace("_", "-")),
-        ("windows", "\n".join(_table(windows))),
+        ("kind", "sessions" if query.sessions is not None else query.kind.replace("_", "-")),
+        ("windows", "\n".join([*_table(windows), *_sessions(query)])),
         ("looked up", "\n".join(f"{w.alias}: {_lookups(w.lookups)}" for w in query.windows if w.lookups)),
         ("where", "\n".join(f"{alias}: {predicate}" for alias, predicate in query.predicates.items())),
         ("joined on", "\n".join(joins)),
@@ -219,6 +219,8 @@ def _promise(query: Query) -> str:
         return "none"
     promised = "an error of at most" if query.error is not None else "a mean accuracy of at least"
     told = f"{promised} {query.promised * 100:.6g}%"
+    if query.sessions is not None:
+        told += ", of each session, by its bounds and its groups; another one, or none, counts 1"
     told += "".join(f", or of {floor:.16g} in {name}" for name, floor in query.floors.items())
     if query.groups_within < 1:
         told += f", for {query.groups_within * 100:.6g}% of a window's groups"
@@ -251,6 +253,26 @@ def _by_group(query: Query) -> list[str]:
     return [line for note in notes for line in wrap(note, _WIDTH)]
 
 
+def _window(query: Query, window: Window) -> str:
+    """What a window is, as it is told before the name of its stream."""
+    if query.sessions is None:
+        return f"last {_range(window)}"
+    return f"sessions, a gap of more than {show_duration(query.sessions.gap_us / SECOND_US)} apart,"
+
+
+def _sessions(query: Query) -> list[str]:
+    """How sessions are held and cut, line by line."""
+    if query.sessions is None:
+        return []
+    longest, (window,) = show_duration(query.sessions.longest_us / SECOND_US), query.windows
+    text = (
+        f"A session that has lasted for {longest} is cut at the next multiple of it since 1970. Sessions are never "
+        f"narrowed: the window of {window.stream} has to hold {show_duration(window.range_s)} and K; a session of "
+        "which something has been let go is not answered, and counts as missed."
+    )
+    return wrap(text, _WIDTH)
+
+
 def _range(window: Window) -> str:
     """How far back a window reaches: ``7 days``, or ``day (at most 25 hours)``."""
     if window.calendar is None:
@@ -260,6 +282,8 @@ def _range(window: Window) -> str:
 
 
 def _every(query: Query) -> str:
+    if query.sessions is not None:
+        return "session, K after its last event and the gap; and anew where a later tuple makes another one of it"
     if query.calendar is None:
         return show_duration(query.every_s)
     ends = {"day": "at midnight", "week": "on Mondays at midnight", "month": "on the first at midnight"}

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from tidegate.declarations.models import Window
+from tidegate.declarations.models import Sessions, Window
 from tidegate.declarations.names import CLAUSES, refusal
 from tidegate.declarations.positions import Misspelt, Report
-from tidegate.declarations.query_text import CALENDAR_SHAPE, WINDOW_SHAPE, QueryText, WindowClause
+from tidegate.declarations.query_text import CALENDAR_SHAPE, WINDOW_SHAPE, QueryText, SessionClause, WindowClause
 from tidegate.declarations.scope import StreamSchema, offset_of
 from tidegate.declarations.units import SECOND_US, show_duration
 from tidegate.values.calendar import Calendar
@@ -18,9 +18,13 @@ from tidegate.values.calendar import Calendar
 
 @dataclass
 class From:
-    """What FROM names. ``on``: conditions of JOIN … ON. ``offsets``: where each alias' stream stands."""
+    """What FROM names. ``on``: conditions of JOIN … ON. ``offsets``: where each alias' stream stands.
+
+    ``sessions``: of which the windows are, if they are sessions.
+    """
 
     windows: tuple[Window, ...] = ()
+    sessions: Sessions | None = None
     schemas: dict[str, StreamSchema] = field(default_factory=dict)
     offsets: dict[str, int] = field(default_factory=dict)
     on: list[exp.Expression] = field(default_factory=list)
@@ -47,6 +51,9 @@ def read_from(
     for join in select.args.get("joins") or ():
         tables.append(join.this)
         complete &= _read_join(join, sources, report)
+    if text.session is not None and len(tables) > 1:
+        report.add(text.session.offset, "sessions are of one stream, not of a join", "a query over one stream")
+        return None
     named = 0
     for table in tables:
         # Parentheses around a table, or joins hung below one, are read as another node or as arguments of the table.
@@ -78,7 +85,9 @@ def read_from(
         sources.schemas[alias] = schema
         sources.offsets[alias] = offset
         complete &= schema.columns is not None
-        _check_time(schema, text.times.get(-1 if nameless is not None else offset), report)
+        _check_time(schema, text.times.get(offset, text.times.get(-1)), report)
+        if clause is not None and text.session is not None:
+            sources.sessions = read_sessions(clause, text.session, report, tick_us)
         if clause is not None and (window := _window(clause, alias, schema, text, report, tick_us)) is not None:
             windows.append(window)
     if named == len(tables):
@@ -96,6 +105,12 @@ def _window(
     Whole days, weeks and months are those of the calendar, if the query has one.
     """
     stream, derived = (schema.stream, schema.name) if schema.stream else (schema.name, None)
+    if text.session is not None:
+        sessions = read_sessions(clause, text.session, report, tick_us)
+        if sessions is None:
+            return None
+        range_s = -(-sessions.reach_us // (tick_us or 1)) * (tick_us or 1) / SECOND_US
+        return Window(alias=alias, stream=stream, range_s=range_s, derived=derived, lookups=schema.lookups)
     if clause.length is not None and text.calendar is not None:
         calendar = Calendar(text.calendar.zone, *clause.length)
         range_s = calendar.longest_us / SECOND_US
@@ -112,6 +127,23 @@ def _window(
         report.add(clause.offset, message, f"a multiple of {show_duration(tick_us / SECOND_US)}")
     range_s = clause.range_us / SECOND_US
     return Window(alias=alias, stream=stream, range_s=range_s, derived=derived, lookups=schema.lookups)
+
+
+def read_sessions(clause: WindowClause, session: SessionClause, report: Report, tick_us: int | None) -> Sessions | None:
+    """The sessions that a query is about, ``clause`` saying how long one may be; None after a mistake."""
+    gap_us, longest_us = session.gap_us, clause.range_us
+    if longest_us is None:
+        if clause.length is not None:
+            report.add(clause.offset, "the longest session is no month of a calendar", "[RANGE 1 DAY]")
+        return None
+    if tick_us and longest_us % tick_us:
+        message = f"the range {show_duration(longest_us / SECOND_US)} is not a multiple of the tick"
+        report.add(clause.offset, message, f"a multiple of {show_duration(tick_us / SECOND_US)}")
+    if gap_us > longest_us:
+        message = f"the gap is longer than a session may be, {show_duration(longest_us / SECOND_US)}"
+        report.add(session.offset, message, f"[RANGE {show_duration(gap_us / SECOND_US)}] behind the stream")
+        return None
+    return Sessions(gap_us=gap_us, longest_us=longest_us)
 
 
 def _check_time(schema: StreamSchema, written: tuple[str, int] | None, report: Report) -> None:

@@ -392,6 +392,21 @@ class Order(Model):
     type: ColumnType
 
 
+class Sessions(Model):
+    """The windows of a query by session: a key's tuples, none of which is more than ``gap_us`` before the next.
+
+    A session that has lasted for ``longest_us`` is cut at the next multiple of it since 1970 (``operators.sessions``).
+    """
+
+    gap_us: int
+    longest_us: int
+
+    @property
+    def reach_us(self) -> int:
+        """How far before its end a session begins, at most."""
+        return 2 * self.longest_us + self.gap_us
+
+
 class Query(Model):
     """One continuous query.
 
@@ -408,6 +423,8 @@ class Query(Model):
     ``every_s`` is then their usual length. ``active_from``/``active_to``: DURATION, half-open, or None.
     ``priority``: which queries are admitted first (largest) when they do not all fit.
     ``shows_window_start``: whether answers have a column ``window_start`` beside ``window_end``.
+    ``sessions``: of a query whose windows are sessions of its groups; ``every_s`` then says nothing, and the range of
+    its window is how far a session reaches back.
     ``text`` is the SQL as written; ``description`` its leading comment.
     """
 
@@ -439,6 +456,7 @@ class Query(Model):
     active_to: datetime | None = None
     priority: int = 0
     shows_window_start: bool = False
+    sessions: Sessions | None = None
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -447,8 +465,8 @@ class Query(Model):
 
     @property
     def longest_gap_s(self) -> float:
-        """At support level C, how far apart two answers may be; 0: windows end where the calendar says, or nowhere."""
-        return self.every_s if self.calendar is None else 0.0
+        """At support level C, how far apart two answers may be; 0: windows end where the calendar or tuples say."""
+        return self.every_s if self.calendar is None and self.sessions is None else 0.0
 
     def ranges_s(self) -> dict[str, float]:
         """Stream → widest range that the query names for it, seconds."""
@@ -479,7 +497,12 @@ class Query(Model):
 
     @property
     def answer_keys(self) -> tuple[str, ...]:
-        """The answer's columns that tell a window's rows apart: a top-k's ``row_keys``, else the groups shown."""
+        """The answer's columns that tell a window's rows apart: a top-k's ``row_keys``, else the groups shown.
+
+        Sessions that end at one instant are told apart by their starts, too.
+        """
+        if self.sessions is not None:
+            return ("window_start", *self.group_outputs)
         return self.row_keys if self.kind == "top_k" else self.group_outputs
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import Any
 
@@ -23,7 +23,7 @@ from tidegate.declarations.promise_clauses import floors_of, for_each_of
 from tidegate.declarations.query_text import QueryText, split_query, tokenize
 from tidegate.declarations.reference_joins import Tables, attach, take_joins, with_lookups
 from tidegate.declarations.scope import Scope, StreamSchema, offset_of
-from tidegate.declarations.time_windows import take_columns
+from tidegate.declarations.time_windows import SPARK_SESSION_SHAPE, take_columns
 from tidegate.declarations.top_k_query import QUALIFY_SHAPE, Ranking, TopKQuery
 from tidegate.declarations.units import SECOND_US, show_duration
 
@@ -96,6 +96,8 @@ def _parse(
     shows_start = take_columns(select, scope, report)
     if shows_start and len({(window.range_s, window.calendar) for window in sources.windows}) > 1:
         report.add(offset_of(select), "windows of different ranges begin at different times", "no window_start")
+    if text.session is not None and not _check_sessions(select, text, report):
+        return None
     parts = _read_kind(select, text, scope, report)
     if report.mistakes or tick_us is None:
         return None
@@ -116,12 +118,46 @@ def _parse(
         active_from=text.active_from,
         active_to=text.active_to,
         priority=text.priority,
-        shows_window_start=shows_start,
+        shows_window_start=shows_start or text.session is not None,
+        sessions=sources.sessions,
         **parts,
     )
     if query.on_miss == "correct":
         _check_corrections(query, text, report)
     return query
+
+
+def _check_sessions(select: exp.Select, text: QueryText, report: Report) -> bool:
+    """What a query over sessions does not have."""
+    before = len(report.mistakes)
+    for key, name in (("qualify", "QUALIFY"), ("order", "ORDER BY"), ("limit", "LIMIT")):
+        if select.args.get(key):
+            message = f"{name} is not of sessions: each is answered by itself, when it has ended"
+            report.add(offset_of(select.args[key]), message, "HAVING")
+            return False
+    if text.session is not None and text.session.keys is not None and select.args.get("where"):
+        message = "Flink makes SESSION's sessions of all tuples, before WHERE: here WHERE comes first"
+        report.add(offset_of(select.args["where"]), message, f"{SPARK_SESSION_SHAPE} in GROUP BY")
+    if text.on_miss in ("omit", "correct"):
+        message = f"ON MISS {text.on_miss.upper()} is not supported for sessions"
+        report.add(text.offsets["MISS"], message, "ON MISS WARN, or ON MISS FAIL")
+    promised = text.promised_for
+    if promised.groups_at is not None or promised.floors or promised.for_each:
+        message = "the promise of sessions is that each is right by itself: its bounds, and its values within ERROR"
+        report.add(text.offsets["ERROR" if text.error is not None else "ACCURACY"], message, "ERROR 5%")
+    return len(report.mistakes) == before
+
+
+def _check_keys(keys: Sequence[tuple[str, int]], query: AggregateQuery, text: QueryText, report: Report) -> None:
+    """Sessions of Flink's are of the keys of PARTITION BY: here, those of GROUP BY."""
+    assert text.session is not None
+    names = {name.strip("`").lower() for name, _ in keys}
+    grouped = {column.name.lower() for column in query.grouped.values()}
+    if names != grouped or query.computed:
+        at = next((at for name, at in keys if name.strip("`").lower() not in grouped), text.session.offset)
+        shown = ", ".join(column.name for column in query.grouped.values())
+        expected = f"PARTITION BY {shown}" if shown and not query.computed else SPARK_SESSION_SHAPE
+        report.add(at, "the keys of PARTITION BY and of GROUP BY are not the same", expected)
 
 
 def _check_corrections(query: Query, text: QueryText, report: Report) -> None:
@@ -268,6 +304,8 @@ def _read_aggregate(select: exp.Select, text: QueryText, scope: Scope, report: R
         report.add(text.offsets["ERROR"], "the promise of best groups is how many are right", "ACCURACY 90%")
     query = AggregateQuery(scope, report)
     query.read(select, ranking)
+    if text.session is not None and text.session.keys is not None and query.groups_are_good:
+        _check_keys(text.session.keys, query, text, report)
     promised = text.promised_for
     if promised.groups_at is not None and not select.args.get("group"):
         report.add(promised.groups_at, "without GROUP BY a window has no groups", "GROUP BY, or ERROR alone")

@@ -25,6 +25,7 @@ from tidegate.declarations.positions import Misspelt, Report
 from tidegate.declarations.promise_clauses import PromisedFor, is_word, names_column, read_promised_for
 from tidegate.declarations.time_formats import read_zone
 from tidegate.declarations.units import (
+    DAY_US,
     UnreadableError,
     read_calendar_length,
     read_duration_us,
@@ -71,13 +72,23 @@ class WindowClause:
     length: tuple[int, int] | None = None
 
 
+@dataclass(frozen=True)
+class SessionClause:
+    """Sessions, written at an offset; ``keys``: the columns of PARTITION BY, where it stands, each with its place."""
+
+    offset: int
+    gap_us: int
+    keys: tuple[tuple[str, int], ...] | None
+
+
 @dataclass
 class QueryText:
     """A query's text, its own clauses read.
 
     ``windows``: by the offset at which the stream's name begins; at −1 a window that names no stream, for the only one.
     ``times``: by the same offsets, the column over which a window says that it is, and where. ``promised_for``: what
-    ERROR or ACCURACY holds for. ``calendar``: of EVERY with AT TIME ZONE. ``nulls_first``: where those words stand.
+    ERROR or ACCURACY holds for. ``session``: what its windows are, if they are sessions; ``windows`` then says how long
+    one may be. ``calendar``: of EVERY with AT TIME ZONE. ``nulls_first``: where those words stand.
     ``is_lost``: what is left is not worth parsing, as a window of it could not be read.
     """
 
@@ -93,6 +104,7 @@ class QueryText:
     on_miss: OnMiss = "warn"
     every_us: int | None = None
     calendar: Calendar | None = None
+    session: SessionClause | None = None
     active_from: datetime | None = None
     active_to: datetime | None = None
     priority: int = 0
@@ -246,6 +258,12 @@ def _ends_operand(token: Token) -> bool:
 def _take_window(window: time_windows.TimeWindow, query: QueryText, report: Report) -> None:
     """A window of Flink's or Spark's: its range, and how often it is answered."""
     at = -1 if window.stream_offset is None else window.stream_offset
+    if window.session:
+        _take_sessions(window, at, query, report)
+        return
+    if query.session is not None:
+        report.add(window.offset, "sessions are the only window of a query", "one window")
+        return
     if at == -1 and (query.windows or query.times):
         report.add(window.offset, "the query has another window already", "one window a stream")
         return
@@ -254,6 +272,17 @@ def _take_window(window: time_windows.TimeWindow, query: QueryText, report: Repo
     query.windows[at] = WindowClause(window.offset, window.size_us)
     query.times[at] = window.column
     query.every_us = window.slide_us
+
+
+def _take_sessions(window: time_windows.TimeWindow, at: int, query: QueryText, report: Report) -> None:
+    """Sessions: their gap, and a day as the longest, unless the stream has a RANGE."""
+    if query.session is not None or query.times:
+        report.add(window.offset, "sessions are the only window of a query", "one window")
+        return
+    if at != -1 or not query.windows:
+        query.windows[at] = WindowClause(window.offset, DAY_US)
+    query.session = SessionClause(window.offset, window.size_us, window.keys)
+    query.times[at] = window.column
 
 
 def _read_windows(tokens: list[Token], query: QueryText, report: Report) -> list[tuple[int, int, str]]:
@@ -284,6 +313,16 @@ def _read_windows(tokens: list[Token], query: QueryText, report: Report) -> list
                 return spans
             _take_window(function, query, report)
             spans += function.edits
+            behind = tokens[index].token_type if index < len(tokens) else None
+            if function.session and function.stream_offset is not None and behind is TokenType.L_BRACKET:
+                closing = [i for i in range(index, len(tokens)) if tokens[i].token_type is TokenType.R_BRACKET]
+                if not closing:
+                    report.add(tokens[index].start, "the window is not closed", WINDOW_SHAPE)
+                    return spans
+                longest = _read_range(tokens[index + 1 : closing[0]], tokens[index], report)
+                query.windows[function.stream_offset] = longest
+                spans.append((tokens[index].start, tokens[closing[0]].end + 1, ""))
+                index = closing[0] + 1
             continue
         index += 1
     return spans
@@ -300,6 +339,9 @@ def _read_range(inner: list[Token], bracket: Token, report: Report) -> WindowCla
     if word in ("ROWS", "TUMBLING", "TUMBLE", "HOP", "HOPPING", "SESSION", "SLIDING"):
         message = f"{word} windows are not supported; a window slides over time"
         expected = f"{WINDOW_SHAPE}, or {time_windows.TUMBLE_SHAPE} in FROM"
+        if word == "SESSION":
+            message = "sessions are written as Spark or Flink write them"
+            expected = f"{time_windows.SPARK_SESSION_SHAPE} in GROUP BY, or {time_windows.SESSION_SHAPE} in FROM"
         report.add(inner[0].start, message, expected)
         return unread
     length = read_calendar_length(_written(inner, report))
@@ -357,7 +399,9 @@ def _read_clauses(tokens: list[Token], query: QueryText, report: Report) -> None
 def _read_every(keyword: Token, values: list[Token], query: QueryText, report: Report) -> None:
     """Read ``10 MINUTES``, or ``1 DAY AT TIME ZONE 'Europe/Berlin'``."""
     at = next((i for i, token in enumerate(values) if token.text.upper() == "AT"), None)
-    if query.times:
+    if query.session is not None:
+        report.add(keyword.start, "a session is answered when it has ended, not every so often", "no EVERY")
+    elif query.times:
         expected = "no EVERY" if at is None else f"the stream's name, and {CALENDAR_SHAPE}"
         report.add(keyword.start, "EVERY is given twice: the window says it", expected)
     elif at is not None:

@@ -102,6 +102,7 @@ _COMMON: dict[str, list[tuple[str, pa.DataType]]] = {
         ("kept", pa.bool_()),
         ("slack_s", pa.float64()),
         ("width_s", WIDTHS),
+        ("group_key", pa.string()),
     ],
     "promise_periods": [
         ("query", pa.string()),
@@ -219,6 +220,7 @@ CLIENT, WORKER, JVM = "client", "worker", "jvm"
 """Kinds of rows of run_metrics. In those of an older version it is NULL: a client's."""
 
 _LATER = {
+    "accuracy": ("group_key",),
     "slack_plan": ("slack_needed_s", "bytes_needed", "accuracy_by_share"),
     "needed_slack": ("share", "group_key"),
     "quarantine": ("source", "position"),
@@ -356,7 +358,8 @@ def _answers_schema(query: Query) -> pa.Schema:
 
 
 def _truth_schema(query: Query) -> pa.Schema:
-    return pa.schema([("window_end", TIMESTAMP), *_top_k_fields(query), *_output_fields(query)])
+    start = [("window_start", TIMESTAMP)] if query.sessions is not None else []
+    return pa.schema([*start, ("window_end", TIMESTAMP), *_top_k_fields(query), *_output_fields(query)])
 
 
 def _corrections_schema(query: Query) -> pa.Schema:

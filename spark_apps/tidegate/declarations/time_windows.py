@@ -1,10 +1,11 @@
-"""Windows as Flink and Spark write them, read as ``stream [RANGE …] … EVERY …``.
+"""Windows as Flink and Spark write them, read as ``stream [RANGE …] … EVERY …``, or as sessions.
 
 Flink's table functions stand in FROM: ``TABLE(TUMBLE(TABLE s, DESCRIPTOR(at), INTERVAL '10' MINUTES))`` and
 ``HOP(TABLE s, DESCRIPTOR(at), INTERVAL '1' MINUTE, INTERVAL '10' MINUTES)``: the slide, then the size. Spark's function
 stands in GROUP BY: ``window(at, '10 minutes', '1 minute')``, the size, then the slide; ``window.start`` and
-``window.end`` are ``window_start`` and ``window_end``. What is left of either in the text is the stream's name, or a
-column that is no longer.
+``window.end`` are ``window_start`` and ``window_end``. Sessions are ``SESSION(TABLE s PARTITION BY key, DESCRIPTOR(at),
+INTERVAL '5' MINUTES)`` in FROM, or ``session_window(at, '5 minutes')`` in GROUP BY. What is left of any of them in the
+text is the stream's name, or a column that is no longer.
 """
 
 from __future__ import annotations
@@ -23,7 +24,15 @@ START, END = "window_start", "window_end"
 TABLE_FUNCTIONS = ("TUMBLE", "HOP", "SESSION", "CUMULATE")
 TUMBLE_SHAPE = "TUMBLE(TABLE stream, DESCRIPTOR(event_time), INTERVAL '10' MINUTES)"
 HOP_SHAPE = "HOP(TABLE stream, DESCRIPTOR(event_time), INTERVAL '1' MINUTE, INTERVAL '10' MINUTES)"
+SESSION_SHAPE = "SESSION(TABLE stream PARTITION BY key, DESCRIPTOR(event_time), INTERVAL '5' MINUTES)"
 SPARK_SHAPE = "window(event_time, '10 minutes', '1 minute')"
+SPARK_SESSION_SHAPE = "session_window(event_time, '5 minutes')"
+_SHAPES = {"TUMBLE": TUMBLE_SHAPE, "HOP": HOP_SHAPE, "SESSION": SESSION_SHAPE}
+_ARGUMENTS = {
+    "TUMBLE": ("DATA", "TIMECOL", "SIZE"),
+    "HOP": ("DATA", "TIMECOL", "SLIDE", "SIZE"),
+    "SESSION": ("DATA", "TIMECOL", "GAP"),
+}
 
 
 @dataclass(frozen=True)
@@ -31,7 +40,8 @@ class TimeWindow:
     """One such window. ``stream_offset``: where the stream's name begins, None of Spark's, which names none.
 
     ``column``: the time that it is over, and where that is written. ``edits``: (start, end, text) to put in the place
-    of what is written; no longer than that.
+    of what is written; no longer than that. ``session``: whether ``size_us`` is the gap of sessions; ``keys``: the
+    columns whose sessions they are, where the window says it, each with its place.
     """
 
     offset: int
@@ -40,6 +50,8 @@ class TimeWindow:
     slide_us: int
     column: tuple[str, int]
     edits: tuple[tuple[int, int, str], ...]
+    session: bool = False
+    keys: tuple[tuple[str, int], ...] | None = None
 
 
 def begins_table_function(tokens: Sequence[Token], index: int) -> bool:
@@ -68,34 +80,54 @@ def read_table_function(tokens: Sequence[Token], index: int, report: Report) -> 
 
 def _table_function(name: Token, inner: Sequence[Token], start: int, end: int, report: Report) -> TimeWindow | None:
     word = name.text.upper()
-    if word not in ("TUMBLE", "HOP"):
-        report.add(name.start, f"{word} windows are not supported", f"{TUMBLE_SHAPE}, or HOP")
+    if word not in _SHAPES:
+        report.add(name.start, f"{word} windows are not supported", f"{TUMBLE_SHAPE}, HOP or SESSION")
         return None
-    shape = TUMBLE_SHAPE if word == "TUMBLE" else HOP_SHAPE
-    parts = _arguments(inner)
+    shape, order = _SHAPES[word], _ARGUMENTS[word]
+    parts = _with_keys(_arguments(inner)) if word == "SESSION" else _arguments(inner)
     named = {part[0].text.upper(): part[2:] for part in parts if len(part) > 2 and part[1].text == "=>"}
-    order = ("DATA", "TIMECOL", "SIZE") if word == "TUMBLE" else ("DATA", "TIMECOL", "SLIDE", "SIZE")
     given = named or dict(zip(order, parts, strict=False))
     if set(given) != set(order) or len(parts) != len(order):
         report.add(name.start, f"{word} cannot be read", shape)
         return None
     table, column = given["DATA"], given["TIMECOL"]
+    keys = None
+    if word == "SESSION":
+        table, keys = _split_keys(table)
     if len(table) != 2 or table[0].text.upper() != "TABLE":
         report.add((table or inner)[0].start, f"{word} takes a stream by name", shape)
         return None
     if [t.text.upper() for t in (*column[:2], *column[3:])] != ["DESCRIPTOR", "(", ")"]:
         report.add(column[0].start, f"{word} takes the stream's event time", shape)
         return None
-    size_us, slide_us = (_interval(given[key], report, shape) for key in ("SIZE", "SLIDE" if word == "HOP" else "SIZE"))
+    size = "GAP" if word == "SESSION" else "SIZE"
+    size_us, slide_us = (_interval(given[key], report, shape) for key in (size, "SLIDE" if word == "HOP" else size))
     if not size_us or not slide_us:
         return None
     stream = table[1]
     edits = ((start, stream.start, ""), (stream.end + 1, end, ""))
-    return TimeWindow(name.start, stream.start, size_us, slide_us, (column[2].text, column[2].start), edits)
+    at = column[2].text, column[2].start
+    return TimeWindow(name.start, stream.start, size_us, slide_us, at, edits, word == "SESSION", keys)
+
+
+def _with_keys(parts: list[list[Token]]) -> list[list[Token]]:
+    """The arguments of SESSION: between the keys of PARTITION BY stand commas, too."""
+    first, *others = parts or [[]]
+    if any(token.text.upper() == "PARTITION BY" or token.text.upper() == "PARTITION" for token in first):
+        while others and [token.text.upper() for token in others[0][:1]] not in (["DESCRIPTOR"], ["TIMECOL"]):
+            first = [*first, *others.pop(0)]
+    return [first, *others] if first else []
+
+
+def _split_keys(table: Sequence[Token]) -> tuple[list[Token], tuple[tuple[str, int], ...]]:
+    """``TABLE stream``, and the columns behind PARTITION BY."""
+    at = next((i for i, token in enumerate(table) if token.text.upper().startswith("PARTITION")), len(table))
+    names = [token for token in table[at + 1 :] if token.text.upper() != "BY"]
+    return list(table[:at]), tuple((token.text, token.start) for token in names)
 
 
 def read_functions(tokens: Sequence[Token], report: Report) -> list[TimeWindow]:
-    """Spark's ``window(…)`` in GROUP BY; a mistake for ``session_window(…)``."""
+    """Spark's ``window(…)`` and ``session_window(…)`` in GROUP BY."""
     windows: list[TimeWindow] = []
     for index, token in enumerate(tokens[:-1]):
         word = token.text.upper()
@@ -107,7 +139,12 @@ def read_functions(tokens: Sequence[Token], report: Report) -> list[TimeWindow]:
             return windows
         parts = _arguments(tokens[index + 2 : closing])
         if word == "SESSION_WINDOW":
-            report.add(token.start, "session_window is not supported", SPARK_SHAPE)
+            if len(parts) != 2 or any(len(part) != 1 for part in parts):
+                report.add(token.start, "session_window cannot be read", SPARK_SESSION_SHAPE)
+            elif gap_us := _duration(parts[1][0], report, SPARK_SESSION_SHAPE):
+                column = parts[0][0].text, parts[0][0].start
+                edit = token.start, tokens[closing].end + 1, END
+                windows.append(TimeWindow(token.start, None, gap_us, gap_us, column, (edit,), session=True))
         elif not 2 <= len(parts) <= 3 or any(len(part) != 1 for part in parts):
             report.add(token.start, "window cannot be read", SPARK_SHAPE)
         else:
@@ -124,7 +161,8 @@ def fields(tokens: Sequence[Token]) -> list[tuple[int, int, str]]:
     edits = []
     for index, token in enumerate(tokens[:-2]):
         dot, name = tokens[index + 1], tokens[index + 2]
-        if token.text.upper() == "WINDOW" and dot.token_type is TokenType.DOT and name.text.upper() in ("START", "END"):
+        named = token.text.upper() in ("WINDOW", "SESSION_WINDOW")
+        if named and dot.token_type is TokenType.DOT and name.text.upper() in ("START", "END"):
             edits.append((token.start, name.end + 1, f"window_{name.text.lower()}"))
     return edits
 

@@ -124,6 +124,8 @@ def _fillable(pipeline: Pipeline, query_id: str) -> Query:
         raise UserError(
             f"{query_id} is a top-k query: a sample does not contain the top tuples, so it cannot be filled"
         )
+    if query.sessions is not None:
+        raise UserError(f"{query_id} is over sessions: they are held whole or not answered, so none is to be filled")
     if query.ranks_groups:
         raise UserError(f"{query_id} asks for the best groups: a sample ranks them otherwise, so it cannot be filled")
     if len(query.windows) > 1:

@@ -49,6 +49,8 @@ from tidegate.queries import planner
 from tidegate.queries.answers import sort_columns, windows_of
 from tidegate.queries.plans import PlanHistory
 from tidegate.queries.questions import Answering
+from tidegate.queries.session_answers import session_order, session_rows
+from tidegate.queries.sessions import SessionTuples, asked_of
 from tidegate.queries.slacks import SlackHistory, require_calibrated
 from tidegate.queries.slices import described, in_order, question
 from tidegate.queries.widths import SlackWidths
@@ -380,6 +382,8 @@ class Live:
         taken in: no state is carried from step to step but the tuples.
         """
         wanted = self.warehouse.schema(f"answers_{query.id}")
+        if query.sessions is not None:
+            return self._sessions(query, plans, slacks, wanted)
         given = plans.emissions(query, slacks, self.position.answered_us, self.position.taken_us)
         if len(given.emit_us) == 0:
             return 0, wanted.empty_table()
@@ -387,6 +391,16 @@ class Live:
         asked = question(self.here, query, windows.schedule, windows.coverage)
         rows = described(Answering(asked).table(), windows.as_arrow(self.context.pipeline))
         return len(given.emit_us), in_order(rows.select(wanted.names).cast(wanted), sort_columns(query))
+
+    def _sessions(
+        self, query: Query, plans: PlanHistory, slacks: SlackHistory, wanted: pa.Schema
+    ) -> tuple[int, pa.Table]:
+        """The same of sessions."""
+        bounds, (stream,) = (self.position.answered_us, self.position.taken_us), query.streams
+        tuples = SessionTuples(asked_of(self.here, query, slacks.waits(query), *bounds, plans.bounds[stream]))
+        found = tuples.found()
+        rows = session_rows(self.context.pipeline, query, tuples.rows_of(found)[0], found, slacks)
+        return len(found), in_order(rows.select(wanted.names).cast(wanted), session_order(query))
 
     def _end_interval(self, landed: Sequence[Landed]) -> None:
         """The interval's ordinary stages, the proof that they answer alike, and the next interval."""

@@ -16,6 +16,7 @@ from tidegate.operators.schedule import Int64s, Schedule, window_ranges_us
 from tidegate.queries.failures import count_failures
 from tidegate.queries.keys import answered_by_keys, key_parts
 from tidegate.queries.plans import Emissions, PlanHistory
+from tidegate.queries.session_answers import write_session_answers
 from tidegate.queries.slacks import SlackHistory, require_calibrated
 from tidegate.queries.slices import Answers, Staged, cuts, question, write
 from tidegate.store import parquet
@@ -107,6 +108,8 @@ def write_answers(context: RunContext, stage: StageRun, asked: Sequence[Query], 
         for s in {s for q in asked for s in q.streams}
         for interval in intervals
     }
+    sessions = [query for query in asked if query.sessions is not None]
+    asked = [query for query in asked if query.sessions is None]
     staged = {query.id: Staged(stage.commit, f"answers_{query.id}", intervals) for query in asked}
     answered = dict.fromkeys((query.id for query in asked), 0)
     wholes: list[Answers] = []
@@ -154,6 +157,7 @@ def write_answers(context: RunContext, stage: StageRun, asked: Sequence[Query], 
                 interval, query.id, rows_in=read, rows_out=counts[interval], rows_failed=lost, peak_state_bytes=peak
             )
         context.progress(f"{stage.stage}: {query.id}: {answered[query.id]} windows, {sum(counts.values())} rows")
+    write_session_answers(context, stage, sessions, intervals, plans, slacks)
 
 
 def sort_columns(query: Query) -> tuple[str, ...]:

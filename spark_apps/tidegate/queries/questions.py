@@ -110,7 +110,7 @@ class Answering:
         query, schedule = self.question.query, self.question.schedule
         early = replace(schedule, emit_us=schedule.emit_us - self.question.waited_us)
         spec: Any = self._aggregate_spec() if query.kind != "top_k" else top_k_spec(query, self.question.pane_us)
-        batches = scan.in_order_of_arrival(_sides(self.question, [schedule]), spec.input_schema)
+        batches = scan.in_order_of_arrival(sides_of(self.question, [schedule]), spec.input_schema)
         operate = _ranked if query.kind == "top_k" else _aggregated
         first = 0
         for state, partial in operate(spec, early, batches):
@@ -132,14 +132,14 @@ class Answering:
             return partial.select(slots).rename_columns(names)
         if not query.group_by:
             partial = _with_empty(partial, first, last)
-        valued, lost = _valued(query, partial, self.question.coverage)
-        failed, index = Failed(valued, lost), valued.column("window_index").to_numpy()
+        emitted, lost = valued(query, partial, self.question.coverage)
+        failed, index = Failed(emitted, lost), emitted.column("window_index").to_numpy()
         if query.having:
-            valued = failed.filtered(query.having)
+            emitted = failed.filtered(query.having)
         columns = {o.name: failed.value(o.expression, arrow_type(o.type)) for o in query.outputs}
         terms = [failed.value(o.expression, arrow_type(o.type)) for o in query.order_by]
         np.add.at(self.failed, index[failed.rows], 1)
-        answers = pa.table({"_window_index": valued.column("window_index"), **columns})
+        answers = pa.table({"_window_index": emitted.column("window_index"), **columns})
         return self._best(answers, terms) if query.ranks_groups else answers
 
     def _best(self, answers: pa.Table, terms: Sequence[Any]) -> pa.Table:
@@ -194,7 +194,7 @@ def pooled(questions: Sequence[Question]) -> join_aggregate.Cells | None:
     }
     every = replace(asked[0], files=files, waited_us=0)
     spec, schedules = aggregate_spec(every.query), [question.schedule for question in asked]
-    batches = scan.in_order_of_arrival(_sides(every, schedules), spec.input_schema)
+    batches = scan.in_order_of_arrival(sides_of(every, schedules), spec.input_schema)
     return join_aggregate.Cells.of(spec, schedules, batches)
 
 
@@ -241,7 +241,7 @@ def _with_empty(partial: pa.Table, first: int, last: int) -> pa.Table:
     return pa.concat_tables([partial, rows], promote_options="default").sort_by("window_index")
 
 
-def _valued(query: Query, partial: pa.Table, coverage: np.ndarray) -> tuple[pa.Table, np.ndarray]:
+def valued(query: Query, partial: pa.Table, coverage: np.ndarray) -> tuple[pa.Table, np.ndarray]:
     """Groups and aggregates as emitted, and bool[n]: where an aggregate has a value that its type cannot express."""
     index = partial.column("window_index")
     # A window that holds nothing of its range says nothing of it: NULL, not a division by zero.
@@ -257,7 +257,7 @@ def _valued(query: Query, partial: pa.Table, coverage: np.ndarray) -> tuple[pa.T
     return pa.table({"window_index": index, **columns}), failed
 
 
-def _sides(question: Question, schedules: Sequence[Schedule]) -> list[scan.Side]:
+def sides_of(question: Question, schedules: Sequence[Schedule]) -> list[scan.Side]:
     """What is read for all windows of some schedules, an entry an alias."""
     query, counted = question.query, _counted(question.query)
     sides = []

@@ -15,6 +15,32 @@ from tidegate.store.intervals import Interval, interval_holding
 from tidegate.store.warehouse import Warehouse
 
 
+@dataclass(frozen=True, eq=False)
+class Waits:
+    """K as a step function of the end of a window, microseconds.
+
+    ``at_us`` int64[n], ascending: from when on ``slack_us[1:]``, int64[n], hold; ``slack_us[0]`` holds before.
+    """
+
+    at_us: Int64s
+    slack_us: Int64s
+
+    @classmethod
+    def always(cls, slack_us: int) -> Waits:
+        """The same K at all times."""
+        return cls(np.zeros(0, np.int64), np.array([slack_us], dtype=np.int64))
+
+    @property
+    def longest_us(self) -> int:
+        """The longest of them."""
+        return int(self.slack_us.max())
+
+    def of(self, window_end_us: Int64s) -> Int64s:
+        """K of each window."""
+        waited: Int64s = self.slack_us[np.searchsorted(self.at_us, window_end_us, side="right")]
+        return waited
+
+
 @dataclass(frozen=True)
 class SlackHistory:
     """Query → K over time; ``expected``: for each of these K, share of the ranges held → accuracy, None if unknown."""
@@ -56,6 +82,11 @@ class SlackHistory:
         index = np.searchsorted(at_us, window_end_us, side="right") - 1
         known = np.append(slack_us, self._initial_us(query))
         return known[np.where(index >= 0, index, len(slack_us))]
+
+    def waits(self, query: Query) -> Waits:
+        """K by the end of a window, as far back as it is known."""
+        at_us, slack_us = self.steps[query.id]
+        return Waits(at_us, np.concatenate([np.array([self._initial_us(query)], np.int64), slack_us]))
 
     def accuracy_expected(self, query: Query, window_end_us: Int64s, share: np.ndarray) -> np.ndarray:
         """float64[n]: the hit rate, or the chance to be within ERROR, of answers over these shares of their ranges.

@@ -90,6 +90,8 @@ def waited(query: Query, periods: Iterable[Row], needed: pd.DataFrame, accuracy:
         keys, group = [*keys, "group_key"], pd.factorize(needed["group_key"], use_na_sentinel=False)[0]
     by_key = needed.groupby(keys, dropna=False)["slack_s"]
     weight = 1 / by_key.transform("size").to_numpy() if len(needed) else np.zeros(0)
+    if query.sessions is not None:  # each has a vote of its own
+        weight = np.ones(len(needed))
     slack_s, oracles_s, waits_s = needed["slack_s"].to_numpy(), [], []
     for row in judged:
         first, last = needed["window_end"].searchsorted([row["period_start"], row["period_end"]])

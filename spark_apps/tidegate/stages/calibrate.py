@@ -44,6 +44,7 @@ from tidegate.queries.slices import PartFile, Staged, cuts, question, windows_by
 from tidegate.stages.calibrate_groups import ByGroup, group_keys, write_groups
 from tidegate.stages.calibrate_misses import put_misses
 from tidegate.stages.calibrate_promises import judge_promises
+from tidegate.stages.calibrate_sessions import judge_sessions, learn_sessions
 from tidegate.stages.calibrate_slacks import NEEDED_ORDER, plan_slacks
 from tidegate.stages.calibrate_widths import (
     Measuring,
@@ -78,17 +79,24 @@ def learn(context: RunContext, intervals: Sequence[Interval]) -> None:
     context.require_predecessor("slack_plan", intervals, STAGE)
     began_us = first_arrivals_us(warehouse, intervals[-1].label)
     with context.stage("calibrate_learn", intervals) as stage:
-        evidence = _learn_queries(context, stage, began_us, intervals)
+        learnt_now = [_learn_queries(context, stage, began_us, intervals)]
+        learnt_now.append(learn_sessions(context, stage, intervals, slack_grid_s(pipeline)))
+        evidence = pa.concat_tables(learnt_now)
         for interval in intervals:
             own = evidence.filter(pc.equal(evidence.column("interval"), interval.label))
             stage.commit.put_arrow("needed_slack", interval, own.sort_by(NEEDED_ORDER))
         plan_slacks(context, stage, intervals, evidence)
     # In a commit of its own: it needs the slacks that have just been planned.
     slacks = SlackHistory.load(warehouse, intervals)
-    ends_us = {q.id: final_ends_us(pipeline, q, began_us, intervals) for q in pipeline.queries}
-    slack_us = {q.id: slacks.slack_us(q, ends_us[q.id]) for q in pipeline.queries}
+    ends_us = {q.id: final_ends_us(pipeline, q, began_us, intervals) for q in with_windows(pipeline)}
+    slack_us = {q.id: slacks.slack_us(q, ends_us[q.id]) for q in with_windows(pipeline)}
     with context.stage("calibrate_widths", intervals) as stage:
         learn_widths(context, stage, intervals, ends_us, slack_us)
+
+
+def with_windows(pipeline: Pipeline) -> list[Query]:
+    """The queries whose windows end at ticks: those of sessions are in ``calibrate_sessions``."""
+    return [query for query in pipeline.queries if query.sessions is None]
 
 
 def final_ends_us(
@@ -153,12 +161,13 @@ def _learn_queries(
     """
     pipeline, warehouse = context.pipeline, context.warehouse
     schema = warehouse.schema("needed_slack").append(pa.field("interval", pa.string()))
-    staged = {q.id: Staged(stage.commit, f"truth_{q.id}", intervals) for q in pipeline.queries}
+    queries = with_windows(pipeline)
+    staged = {q.id: Staged(stage.commit, f"truth_{q.id}", intervals) for q in queries}
     horizon_us, known_s = pipeline.horizon_s * 1_000_000, np.array([float(pipeline.horizon_s)])
-    final = {query.id: final_ends_us(pipeline, query, began_us, intervals) for query in pipeline.queries}
+    final = {query.id: final_ends_us(pipeline, query, began_us, intervals) for query in queries}
     wholes = [
         question(context, query, _on_grid(query, final[query.id], known_s), looking_back=True, with_ties=True)
-        for query in pipeline.queries
+        for query in queries
         if len(final[query.id])
     ]
     # Candidates of all slacks are answered from few cells: keys are cut where only the truth is asked for.
@@ -185,7 +194,7 @@ def _learn_queries(
             parts.append(learning)
     rows = sum(part.true.rows() for part in parts)
     done = context.run_slices(learnt, parts, rows)
-    for query in pipeline.queries:
+    for query in queries:
         counts = [found.rows for found, part in zip(done, parts, strict=True) if part.true.query.id == query.id]
         for interval, written in staged[query.id].settle(counts).items():
             stage.record(interval, query.id, rows_out=written, peak_state_bytes=0)
@@ -368,20 +377,22 @@ def judge(context: RunContext, intervals: Sequence[Interval]) -> None:
     plans = PlanHistory.for_emissions(warehouse, intervals[0].start_us - pipeline.horizon_s * 1_000_000)
     slacks = SlackHistory.load(warehouse, intervals)
     with context.stage(STAGE, intervals) as stage:
-        given = {query.id: _final(context, query, plans, slacks, intervals) for query in pipeline.queries}
+        queries = with_windows(pipeline)
+        given = {query.id: _final(context, query, plans, slacks, intervals) for query in queries}
         _put_slots(context, stage, given, intervals)
         values = _judged(context, stage, given, intervals)
         rows: list[dict[str, Any]] = []
-        for query in pipeline.queries:
+        for query in queries:
             rows += _accuracy_rows(pipeline, query, plans, slacks, *values[query.id])
             context.progress(f"calibrate: {query.id}: {len(values[query.id][1])} windows judged")
         table = pa.Table.from_pylist(
             rows, schema=warehouse.schema("accuracy").append(pa.field("interval", pa.string()))
         )
+        table = pa.concat_tables([table, judge_sessions(context, stage, slacks, intervals)])
         for interval in intervals:
             own = table.filter(pc.equal(table.column("interval"), interval.label))
             stage.commit.put_arrow(
-                "accuracy", interval, own.sort_by([("query", "ascending"), ("window_end", "ascending")])
+                "accuracy", interval, own.sort_by([(key, "ascending") for key in ("query", "window_end", "group_key")])
             )
             stage.record(interval, rows_out=own.num_rows)
         judge_promises(context, stage, intervals, table)
@@ -430,7 +441,7 @@ def _judged(
     parts: list[Judging] = []
     of_groups = Staged(stage.commit, GROUPS_ACCURACY, intervals) if promises_by_group(pipeline) else None
     horizon_us = pipeline.horizon_s * 1_000_000
-    for query in pipeline.queries:
+    for query in with_windows(pipeline):
         truth, answers = f"truth_{query.id}", f"answers_{query.id}"
         # A window whose answer fell before the first interval that was ever answered was never asked.
         first = min(warehouse.labels(answers), default="~")
@@ -466,7 +477,7 @@ def _judged(
     if of_groups is not None:
         of_groups.settle([counts for _, counts in done])
     values = {query.id: [v for (v, _), part in zip(done, parts, strict=True) if part.query.id == query.id]
-              for query in pipeline.queries}  # fmt: skip
+              for query in with_windows(pipeline)}  # fmt: skip
     return {query_id: (asked[query_id], np.concatenate([np.zeros(0), *own])) for query_id, own in values.items()}
 
 
@@ -545,7 +556,7 @@ def _put_slots(
     horizon_us = pipeline.horizon_s * 1_000_000
     parts, owners, rows = [], [], 0
     staged: dict[str, Staged] = {}
-    for query in pipeline.queries:
+    for query in with_windows(pipeline):
         if query.calendar is not None:
             continue  # its windows end where the calendar says, or nowhere
         every_us, ends_us = round(query.every_s * 1e6), given[query.id].window_end_us

@@ -136,7 +136,7 @@ def promise_of(pipeline: Pipeline, query: Query) -> Promise:
         period_s=terms.period_us / 1e6,
         horizon_s=float(pipeline.horizon_s),
         confidence=PERIODS_KEPT,
-        offset_s=max(w.range_s for w in query.windows) / 10,
+        offset_s=max(_spans_s(query).values()) / 10,
         waits_for_tuples=query.accuracy is not None,
         calendar=terms.calendar,
         groups_within=GROUPS_WITHIN if terms.for_each else None,
@@ -194,7 +194,14 @@ Asked = tuple[str, float, float]
 def _asked_of_laws(query: Query, promise: Promise) -> list[Asked]:
     """What the query asks of each of its streams."""
     target = promise.target if query.error is None else 1 - min(query.error, 0.99)
-    return [(stream, range_s, target) for stream, range_s in query.ranges_s().items()]
+    return [(stream, range_s, target) for stream, range_s in _spans_s(query).items()]
+
+
+def _spans_s(query: Query) -> dict[str, float]:
+    """Stream → how long the window is whose tuples K waits for, seconds: of sessions the gap."""
+    if query.sessions is None:
+        return query.ranges_s()
+    return dict.fromkeys(query.streams, query.sessions.gap_us / 1e6)
 
 
 def _units_s(
@@ -221,7 +228,7 @@ def _recent_s(
 ) -> float | None:
     """How late the tuples of late are, on average: the longest of the query's streams."""
     found = [
-        recent_delay(*samples[name], now_us, range_s, promise.horizon_s) for name, range_s in query.ranges_s().items()
+        recent_delay(*samples[name], now_us, range_s, promise.horizon_s) for name, range_s in _spans_s(query).items()
     ]
     return max((delay_s for delay_s in found if delay_s is not None), default=None)
 

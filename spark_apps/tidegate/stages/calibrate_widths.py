@@ -57,7 +57,7 @@ def learn_widths(
     **Guarantee.** The rows of an interval depend on tuples alone, not on how many intervals are run at once.
     """
     pipeline, warehouse = context.pipeline, context.warehouse
-    promised = [query for query in pipeline.queries if query.error is not None]
+    promised = [query for query in pipeline.queries if query.error is not None and query.sessions is None]
 
     parts: list[Measuring] = []
     for query in promised:

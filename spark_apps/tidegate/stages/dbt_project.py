@@ -435,6 +435,9 @@ def _answer_grain(query: Query) -> tuple[str, list[Declaration]]:
         per = f", group ({', '.join(within)})" if within else ""
         return f"one row per window end{per} and rank.", [_grain("window_end", *query.row_keys, nullable=within)]
     shown = query.group_outputs
+    if query.sessions is not None:
+        per = f" and group ({', '.join(shown)})" if shown else ""
+        return f"one row per session{per}.", [_grain("window_end", "window_start", *shown, nullable=shown)]
     if query.ranks_groups:
         keys = [*query.within, "rank"]
         per = f", {', '.join(query.within)}" if query.within else ""

@@ -13,7 +13,14 @@ from tidegate.operators.accuracy.error_width import (
 )
 from tidegate.operators.accuracy.judge import OfGroups, Tally, judge, within
 from tidegate.operators.accuracy.likeness import recent_delay
-from tidegate.operators.accuracy.measures import Tolerance, group_errors, hit_rate, relative_error, window_errors
+from tidegate.operators.accuracy.measures import (
+    Tolerance,
+    group_errors,
+    hit_rate,
+    relative_error,
+    row_errors,
+    window_errors,
+)
 from tidegate.operators.accuracy.promise import Choice, Needed, Promise, PromiseState
 from tidegate.operators.accuracy.promise import oracle as promise_oracle
 from tidegate.operators.accuracy.promise import step as promise_step
@@ -60,6 +67,7 @@ __all__ = [
     "promise_step",
     "recent_delay",
     "relative_error",
+    "row_errors",
     "sample_stride",
     "widths_to_try",
     "window_errors",

@@ -219,6 +219,27 @@ def group_errors(
     return rounded(matched.error), rounded(of_missing[lacking]), np.flatnonzero(lacking)
 
 
+def row_errors(
+    answers: pa.Table, in_answer: Int64s, truth: pa.Table, groups: Sequence[str], values: Sequence[str]
+) -> tuple[Int64s, Float64s]:
+    """Of each row of several answers to one question the true row of its group, or ``NOWHERE``; and its error.
+
+    Args:
+        answers: one row per answer and group.
+        in_answer: int64[rows of answers], the number of the answer that each row belongs to.
+        truth: one row per group.
+        groups: names of the group columns; NULL is a group.
+        values: names of the columns to compare.
+
+    Returns:
+        int64 and float64, rounded as the judge does; the error of a row that is not true is 1.
+    """
+    count = int(in_answer.max(initial=-1)) + 1
+    nothing = np.zeros(max(count, len(truth)), dtype=np.int64)
+    matched = _matched(answers, in_answer, truth, nothing[: len(truth)], nothing[:count], groups, values, {})
+    return matched.row, rounded(matched.error)
+
+
 @dataclass(frozen=True, eq=False)
 class _Matched:
     """Answers beside their truth.

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from tidegate.declarations.models import Pipeline, Stream, to_us
+from tidegate.declarations.models import Pipeline, Query, Stream, to_us
 from tidegate.operators.window_sizing.needs import Needs, QueryNeed, WindowNeed
 from tidegate.values.types import family_of
 
@@ -115,7 +115,7 @@ class ControllerSpec:
                 SizedQuery(
                     id=q.id,
                     ranges_s=q.ranges_s(),
-                    slack_widths_s={s: learnt.get((q.id, s), (q.error or 0.0) * r) for s, r in q.ranges_s().items()},
+                    slack_widths_s={s: learnt.get((q.id, s), _tolerated(q) * r) for s, r in q.ranges_s().items()},
                     delay_s=q.longest_gap_s,
                     active_from_us=None if q.active_from is None else to_us(q.active_from),
                     active_to_us=None if q.active_to is None else to_us(q.active_to),
@@ -209,6 +209,11 @@ class ControllerSpec:
             asked.append(QueryNeed(query.id, ranges_s, slack_s, query.delay_s, query.weight, query.priority))
         windows = [WindowNeed(s.name, byte_rates[s.name], s.max_width_s) for s in self.streams]
         return Needs.of(windows, asked).in_quanta(self.tick_s)
+
+
+def _tolerated(query: Query) -> float:
+    """The share of its ranges that a query can miss, as far as its declaration tells: sessions are never narrowed."""
+    return 0.0 if query.sessions is not None else query.error or 0.0
 
 
 def declared_tuple_bytes(stream: Stream) -> float:
