@@ -408,6 +408,8 @@ class Query(Model):
     ``every_s`` is then their usual length. ``active_from``/``active_to``: DURATION, half-open, or None.
     ``priority``: which queries are admitted first (largest) when they do not all fit.
     ``shows_window_start``: whether answers have a column ``window_start`` beside ``window_end``.
+    ``emit_early``: whether each window has an answer at its end, too. ``emit_every_s``: how far apart the answers are
+    that follow the promised one until the window is final; None: none follow.
     ``text`` is the SQL as written; ``description`` its leading comment.
     """
 
@@ -439,6 +441,8 @@ class Query(Model):
     active_to: datetime | None = None
     priority: int = 0
     shows_window_start: bool = False
+    emit_early: bool = False
+    emit_every_s: float | None = None
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -497,6 +501,11 @@ class Query(Model):
     def promises_by_group(self) -> bool:
         """Whether its promise tells groups apart: FOR … OF GROUPS, OR … IN or FOR EACH."""
         return self.groups_within < 1 or bool(self.floors) or bool(self.for_each)
+
+    @property
+    def emits_updates(self) -> bool:
+        """Whether its windows have more answers than the promised one (EMIT)."""
+        return self.emit_early or self.emit_every_s is not None
 
     @property
     def least_truths(self) -> dict[str, float]:

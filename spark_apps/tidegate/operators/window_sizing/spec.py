@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from tidegate.declarations.models import Pipeline, Stream, to_us
+from tidegate.declarations.models import Pipeline, Query, Stream, to_us
 from tidegate.operators.window_sizing.needs import Needs, QueryNeed, WindowNeed
 from tidegate.values.types import family_of
 
@@ -34,9 +34,9 @@ class SizedStream:
 class SizedQuery:
     """A query as the controller knows it.
 
-    Per stream its range and slack width; ``slack_s`` (K), how long after its window's end it answers; DURATION
-    [active from, to). An answer at t + K sees the window ending at t, so the stream must still hold t − range at t + K:
-    what is needed of the stream's window is wider by K than what is asked.
+    Per stream its range and slack width; ``slack_s`` (K), how long after its window's end it answers, with updates for
+    the last time; DURATION [active from, to). An answer at t + K sees the window ending at t, so the stream must still
+    hold t − range at t + K: what is needed of the stream's window is wider by K than what is asked.
     """
 
     id: str
@@ -120,7 +120,9 @@ class ControllerSpec:
                     active_from_us=None if q.active_from is None else to_us(q.active_from),
                     active_to_us=None if q.active_to is None else to_us(q.active_to),
                     priority=q.priority,
-                    slack_s=slacks.get(q.id, float(pipeline.initial_slack_s) if q.promised is not None else 0.0),
+                    slack_s=held_s(
+                        pipeline, q, slacks.get(q.id, pipeline.initial_slack_s if q.promised is not None else 0.0)
+                    ),
                 )
                 for q in pipeline.queries
             ),
@@ -209,6 +211,11 @@ class ControllerSpec:
             asked.append(QueryNeed(query.id, ranges_s, slack_s, query.delay_s, query.weight, query.priority))
         windows = [WindowNeed(s.name, byte_rates[s.name], s.max_width_s) for s in self.streams]
         return Needs.of(windows, asked).in_quanta(self.tick_s)
+
+
+def held_s(pipeline: Pipeline, query: Query, slack_s: float) -> float:
+    """How long after its window's end a query needs its tuples: K, or with updates until the window is final."""
+    return float(slack_s if query.emit_every_s is None else max(slack_s, pipeline.horizon_s))
 
 
 def declared_tuple_bytes(stream: Stream) -> float:
