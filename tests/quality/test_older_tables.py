@@ -22,6 +22,7 @@ LATER = {
     "source_files": ("since", "since_bytes", "first_arrival", "last_arrival"),
     "run_metrics": ("kind", "rows_landed_late"),
     "needed_slack": ("group_key",),
+    "slack_plan": ("accuracy_by_wait",),
 }
 
 

@@ -43,7 +43,7 @@ def continues_emit(tokens: Sequence[Token], index: int) -> bool:
 
 def read_emit(values: Sequence[Token], report: Report) -> Emit:
     """What stands behind EMIT: items, with commas between them."""
-    found = Emit()
+    emit = Emit()
     items: list[list[Token]] = [[]]
     for token in values:
         if token.text == ",":
@@ -53,17 +53,17 @@ def read_emit(values: Sequence[Token], report: Report) -> Emit:
     if not all(items):
         comma = next(token for token in values if token.text == ",")
         report.add(comma.start, "EMIT cannot be read", BOTH_SHAPE)
-        return found
+        return emit
     for item in items:
         first = item[0]
         if is_word(first, "EARLY") and len(item) == 1:
-            if found.early:
+            if emit.early:
                 report.add(first.start, "EMIT EARLY is given twice")
-            found.early = True
+            emit.early = True
         elif is_word(first, "EVERY"):
-            if found.every_at is not None:
+            if emit.every_at is not None:
                 report.add(first.start, "EMIT EVERY is given twice")
-            _read_every(item, found, report)
+            _read_every(item, emit, report)
         elif is_word(first, *_OF_OTHERS):
             message = (
                 f"EMIT {first.text.upper()} is not supported: the promised answer is emitted once, K after the end"
@@ -72,20 +72,20 @@ def read_emit(values: Sequence[Token], report: Report) -> Emit:
         else:
             at = item[1] if is_word(first, "EARLY") else first
             report.add(at.start, f"EMIT cannot be read at '{at.text[:60]}'", BOTH_SHAPE)
-    return found
+    return emit
 
 
-def _read_every(item: list[Token], found: Emit, report: Report) -> None:
-    found.every_at = item[0].start
+def _read_every(item: list[Token], emit: Emit, report: Report) -> None:
+    emit.every_at = item[0].start
     words, length = item[-2:], item[1:-2]
     if len(item) < 4 or not (is_word(words[0], "UNTIL") and is_word(words[1], "FINAL")):
         report.add(item[0].start, "EMIT EVERY ends with UNTIL FINAL", EVERY_SHAPE)
         return
     written = report.source.text[length[0].start : length[-1].end + 1]
     try:
-        found.every_us = read_duration_us(written)
+        emit.every_us = read_duration_us(written)
     except UnreadableError as error:
         report.add(length[0].start, error.message, error.expected, error.misspelt)
         return
-    if found.every_us == 0:
+    if emit.every_us == 0:
         report.add(length[0].start, "EMIT EVERY must be longer than 0", EVERY_SHAPE)

@@ -269,15 +269,15 @@ def _every(query: Query) -> str:
 
 def _also(pipeline: Pipeline, query: Query) -> str:
     """Which further answers a window has, and what memory is planned for them."""
-    told = []
+    texts = []
     if query.emit_early:
-        told.append("an early answer at the window's end, where the promised one waits (K > 0) and no turns are taken")
+        texts.append("an early answer at the window's end, where the promised one waits (K > 0) and no turns are taken")
     if query.emit_every_s is not None:
         horizon = show_duration(pipeline.horizon_s)
         ranges = ", ".join(f"{w.alias}: {show_duration(w.range_s + pipeline.horizon_s)}" for w in query.windows)
-        told.append(f"updates every {show_duration(query.emit_every_s)} after the promised answer, and the final one")
-        told.append(f"memory is planned for range + horizon ({ranges}), as tuples count until {horizon} after the end")
-    return "\n".join(line for text in told for line in wrap(text, _WIDTH))
+        texts.append(f"updates every {show_duration(query.emit_every_s)} after the promised answer, and the final one")
+        texts.append(f"memory is planned for range + horizon ({ranges}), as tuples count until {horizon} after the end")
+    return "\n".join(line for text in texts for line in wrap(text, _WIDTH))
 
 
 def _active(query: Query) -> str:

@@ -225,7 +225,8 @@ def _check_emit(text: QueryText, report: Report, tick_us: int | None, horizon_us
     every_us = text.emit.every_us
     if every_us and horizon_us and -(-horizon_us // every_us) > MOST_UPDATES:
         message = f"a window would have {-(-horizon_us // every_us)} answers until it is final"
-        least = show_duration(-(-horizon_us // MOST_UPDATES) / SECOND_US)
+        step_us = tick_us or SECOND_US
+        least = show_duration(-(-horizon_us // MOST_UPDATES // step_us) * step_us / SECOND_US)
         report.add(text.emit.every_at or 0, message, f"EMIT EVERY at least {least}, a {MOST_UPDATES}th of the horizon")
     if every_us and tick_us and every_us % tick_us:
         message = f"EMIT EVERY {show_duration(every_us / SECOND_US)} is not a multiple of the tick"

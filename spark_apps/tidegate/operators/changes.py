@@ -1,8 +1,8 @@
 """What has changed or left from one state of an answer to the next.
 
-**Idea.** A window is answered several times; the rows of each time are a state. Of a state only those rows are told that
-the state before has not, or has otherwise; of a row whose key the state before had and this one has not, that it left.
-Told rows on top of the first state give every state again.
+**Idea.** A window is answered several times; the rows of each time are a state. Of a state only those rows matter
+that the state before has not, or has otherwise, and the keys that the state before had and this one has not. Put on top
+of the first state they give every state.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def changes(
     **Cost.** O(n log n) time, O(n) space.
 
     >>> rows = pa.table({"k": ["a", "b", "b", "c"], "v": [1, 2, 2, 3]})
-    >>> found = changes(rows, ["k"], np.array([0, 0, 1, 1]), np.array([-1, 0]), np.array([1, -1]))
-    >>> [own.tolist() for own in found]
+    >>> result = changes(rows, ["k"], np.array([0, 0, 1, 1]), np.array([-1, 0]), np.array([1, -1]))
+    >>> [part.tolist() for part in result]
     [[0, 1, 3], [0], [1]]
     """
     key = group_ids([codes(rows.column(name))[0] for name in keys], rows.num_rows)
@@ -45,14 +45,14 @@ def changes(
     order = np.argsort(place, kind="stable")
     placed = place[order]
 
-    def found_at(wanted: Int64s) -> Int64s:
+    def rows_at(wanted: Int64s) -> Int64s:
         """The rows at these places, −1: none."""
         index = np.minimum(np.searchsorted(placed, wanted), max(len(placed) - 1, 0))
         at = order[index] if len(order) else np.zeros(len(wanted), dtype=np.int64)
         return np.where(placed[index] == wanted, at, -1) if len(order) else np.full(len(wanted), -1)
 
-    earlier = np.where(before[state] >= 0, found_at(before[state] * count + key), -1)
+    earlier = np.where(before[state] >= 0, rows_at(before[state] * count + key), -1)
     is_new = (earlier < 0) | (content[earlier] != content)
-    later = found_at(after[state] * count + key)
+    later = rows_at(after[state] * count + key)
     left = np.flatnonzero((after[state] >= 0) & (later < 0))
     return np.flatnonzero(is_new), left, after[state[left]]

@@ -50,9 +50,9 @@ class SlackHistory:
                 np.array([to_us(r["effective_from"]) for r in own], dtype=np.int64),
                 np.array([round(r["slack_s"] * 1e6) for r in own], dtype=np.int64),
             )
-            for told, column in ((expected, "accuracy_by_share"), (after, "accuracy_by_wait")):
+            for by_query, column in ((expected, "accuracy_by_share"), (after, "accuracy_by_wait")):
                 maps = [r[column] for r in own]
-                told[query.id] = [None if m is None else {float(at): v for at, v in m} for m in maps]
+                by_query[query.id] = [None if m is None else {float(at): v for at, v in m} for m in maps]
         return cls(pipeline, steps, expected, after)
 
     def slack_us(self, query: Query, window_end_us: Int64s) -> Int64s:
@@ -70,18 +70,19 @@ class SlackHistory:
 
         By the newest plan at each window's end; NaN while nothing is known, or promised.
         """
-        return self._told(self.expected[query.id], query, window_end_us, share)
+        return self._by_maps(self.expected[query.id], query, window_end_us, share)
 
     def accuracy_after(self, query: Query, window_end_us: Int64s, share: np.ndarray, wait_s: np.ndarray) -> np.ndarray:
         """The same of answers that waited so long, whatever K was: what waits and what shares are worth, multiplied."""
-        waited = self._told(self.expected_after[query.id], query, window_end_us, wait_s)
+        waited = self._by_maps(self.expected_after[query.id], query, window_end_us, wait_s)
         part, whole = (self.accuracy_expected(query, window_end_us, own) for own in (share, np.ones(len(share))))
-        return waited * np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)
+        known: np.ndarray = waited * np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)
+        return known
 
-    def _told(
+    def _by_maps(
         self, maps: Sequence[dict[float, float] | None], query: Query, window_end_us: Int64s, at: np.ndarray
     ) -> np.ndarray:
-        """What the maps of the newest plans at each window's end tell of these places."""
+        """What the maps of the newest plans at each window's end say of these places."""
         index = np.searchsorted(self.steps[query.id][0], window_end_us, side="right") - 1
         found = np.full(len(window_end_us), np.nan)
         for step in np.unique(index[index >= 0]).tolist():

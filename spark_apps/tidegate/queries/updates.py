@@ -81,10 +81,10 @@ def revisions(
         first_us: the first instant that was ever answered; what would have been answered before never was.
     """
     horizon_us = plans.pipeline.horizon_s * 1_000_000
-    given = plans.emissions(query, slacks, start_us - horizon_us, end_us)
-    known = given.emit_us >= first_us
-    given = Emissions(given.window_end_us[known], given.emit_us[known], given.row[known])
-    ends_us, emit_us = given.window_end_us, given.emit_us
+    promised = plans.emissions(query, slacks, start_us - horizon_us, end_us)
+    known = promised.emit_us >= first_us
+    promised = Emissions(promised.window_end_us[known], promised.emit_us[known], promised.row[known])
+    ends_us, emit_us = promised.window_end_us, promised.emit_us
     final_us = np.maximum(ends_us + horizon_us, emit_us)
     early_us = np.zeros(0, dtype=np.int64)
     if query.emit_early:
@@ -101,8 +101,8 @@ def revisions(
         begun = np.maximum(-(-(start_us - emit_us) // every_us), 1)
         first = np.where(first == PROMISED, first, PROMISED + np.minimum(begun, updates + 1))
         first = np.where((first == PROMISED + updates + 1) & (final_us < start_us), first + 1, first)
-        given_yet = np.clip(-(-(end_us - emit_us) // every_us) - 1, 0, updates)
-        last = PROMISED + np.where(final_us < end_us, updates + 1, given_yet)
+        begun_before_end = np.clip(-(-(end_us - emit_us) // every_us) - 1, 0, updates)
+        last = PROMISED + np.where(final_us < end_us, updates + 1, begun_before_end)
     some = np.flatnonzero(first <= last)
     counts = last[some] - first[some] + 2
     window = np.repeat(some, counts)
@@ -114,38 +114,46 @@ def revisions(
         at_us = at_us + (revision - PROMISED) * every_us
     at_us = np.where(final, final_us[window], np.where(revision < PROMISED, ends_us[window], at_us))
     known_us = np.where(final, ends_us[window] + horizon_us, at_us)
-    held_us = np.where(revision < PROMISED, ends_us[window], emit_us[window])
+    bounds_at_us = np.where(revision < PROMISED, ends_us[window], emit_us[window])
     wanted = revision >= first[window]
     # Early answers of the range, whether the promised one is in it or not.
-    own_us = early_us[early_us >= start_us]
-    fresh_us = np.setdiff1d(own_us, ends_us[window][revision < PROMISED])
-    wanted |= (revision < PROMISED) & np.isin(ends_us[window], own_us)
-    nothing, no = np.zeros(len(fresh_us), dtype=np.int64), np.zeros(len(fresh_us), dtype=bool)
-    columns = [
-        np.append(ends_us[window], fresh_us),
-        np.append(revision, nothing),
-        np.append(at_us, fresh_us),
-        np.append(known_us, fresh_us),
-        np.append(wanted, ~no),
-        np.append(final, no),
-    ]
-    held_us = np.append(held_us, fresh_us)
-    order = np.lexsort((columns[1], columns[0]))
-    return _bounded(query, plans, [column[order] for column in columns], held_us[order])
+    early_here_us = early_us[early_us >= start_us]
+    fresh_us = np.setdiff1d(early_here_us, ends_us[window][revision < PROMISED])
+    wanted |= (revision < PROMISED) & np.isin(ends_us[window], early_here_us)
+    new = np.zeros(len(fresh_us), dtype=np.int64)
+    order = np.lexsort((np.append(revision, new), np.append(ends_us[window], fresh_us)))
+    ends_us, final = np.append(ends_us[window], fresh_us)[order], np.append(final, new > 0)[order]
+    lower_us, share, coverage = _bounds(query, plans, ends_us, final, np.append(bounds_at_us, fresh_us)[order])
+    return Revisions(
+        window_end_us=ends_us,
+        revision=np.append(revision, new)[order],
+        emit_us=np.append(at_us, fresh_us)[order],
+        known_us=np.append(known_us, fresh_us)[order],
+        wanted=np.append(wanted, new == 0)[order],
+        final=final,
+        lower_us=lower_us,
+        share=share,
+        coverage=coverage,
+    )
 
 
-def _bounded(query: Query, plans: PlanHistory, columns: Sequence[np.ndarray], held_us: Int64s) -> Revisions:
-    """Answers with their bounds: of final ones the whole ranges, else what is held at ``held_us``."""
-    ends_us, final = columns[0], columns[-1]
-    lower_us, share, coverage = {}, np.ones(len(ends_us)), np.ones(len(ends_us))
+def _bounds(
+    query: Query, plans: PlanHistory, ends_us: Int64s, final: np.ndarray, bounds_at_us: Int64s
+) -> tuple[dict[str, Int64s], np.ndarray, np.ndarray]:
+    """From which event times on answers hold what, the least share of a range that is held, and the coverage.
+
+    Of final ones the whole ranges, else what is held at ``bounds_at_us``.
+    """
+    lower_us: dict[str, Int64s] = {}
+    share, coverage = np.ones(len(ends_us)), np.ones(len(ends_us))
     ranges_us = window_ranges_us(query, ends_us)
     for window in query.windows:
-        whole_us = ends_us - ranges_us[window.alias]
-        held_from_us = np.minimum(np.maximum(whole_us, plans.held_from_us(window.stream, held_us)), ends_us)
-        lower_us[window.alias] = lower = np.where(final, whole_us, held_from_us)
-        part = (ends_us - lower) / ranges_us[window.alias]
+        range_us = ranges_us[window.alias]
+        held_from_us = np.maximum(ends_us - range_us, plans.held_from_us(window.stream, bounds_at_us))
+        lower_us[window.alias] = np.where(final, ends_us - range_us, np.minimum(held_from_us, ends_us))
+        part = (ends_us - lower_us[window.alias]) / range_us
         share, coverage = np.minimum(share, part), coverage * part
-    return Revisions(*columns, lower_us, share, coverage)
+    return lower_us, share, coverage
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,18 +161,18 @@ class Updates:
     """Answers of some windows, each compared with the one before, and where what differs goes.
 
     Args:
-        asked: the answers, in the order of their instants; ``finals``: those final ones that are known no later than
+        regular: the answers, in the order of their instants; ``finals``: those final ones that are known no later than
             their promised ones, None: there are none.
-        of_asked, of_finals: int64[n], the row of ``about`` of each.
+        of_regular, of_finals: int64[n], the row of ``about`` of each.
         about: a row an answer, by window and revision: what its rows say of it, with ``interval`` and ``wanted``.
         files: interval → the file to write its rows to.
         schema: of the table.
         order: columns that its rows are sorted by.
     """
 
-    asked: Question
+    regular: Question
     finals: Question | None
-    of_asked: Int64s
+    of_regular: Int64s
     of_finals: Int64s
     about: pa.Table
     files: Mapping[str, str]
@@ -172,55 +180,53 @@ class Updates:
     order: tuple[str, ...]
 
 
-def updates_of(
-    context: RunContext, query: Query, slacks: SlackHistory, own: Revisions, files: Mapping[str, str] | None = None
-) -> Updates:
-    """What is to be asked for some of a query's answers, and what their rows say of them."""
+def updates_of(context: RunContext, query: Query, slacks: SlackHistory, answers: Revisions) -> Updates:
+    """Some of a query's answers as questions, and what their rows say of them; no files yet."""
     pipeline, schema = context.pipeline, context.warehouse.schema(f"updates_{query.id}")
     # Before a final answer stands its window's promised one, or the last update.
-    late = own.final & (own.known_us <= np.append(-1, own.known_us[:-1]))
+    late = answers.final & (answers.known_us <= np.append(-1, answers.known_us[:-1]))
     questions = []
     for rows in (np.flatnonzero(~late), np.flatnonzero(late)):
-        rows = rows[np.lexsort((own.window_end_us[rows], own.known_us[rows]))]
-        bounds = {alias: lower[rows] for alias, lower in own.lower_us.items()}
-        schedule = Schedule(own.window_end_us[rows], own.known_us[rows], bounds)
-        asked = question(context, query, schedule, own.coverage[rows]) if len(rows) else None
-        questions.append((asked, rows))
-    (asked, of_asked), (finals, of_finals) = questions
-    assert asked is not None
-    about = _about(pipeline, query, slacks, own)
+        rows = rows[np.lexsort((answers.window_end_us[rows], answers.known_us[rows]))]
+        bounds = {alias: lower[rows] for alias, lower in answers.lower_us.items()}
+        schedule = Schedule(answers.window_end_us[rows], answers.known_us[rows], bounds)
+        one = question(context, query, schedule, answers.coverage[rows]) if len(rows) else None
+        questions.append((one, rows))
+    (regular, of_regular), (finals, of_finals) = questions
+    assert regular is not None
+    about = _about(pipeline, query, slacks, answers)
     order = ("emitted_at", "window_end", "revision", "deleted", *query.answer_keys)
-    return Updates(asked, finals, of_asked, of_finals, about, files or {}, schema, order)
+    return Updates(regular, finals, of_regular, of_finals, about, {}, schema, order)
 
 
-def _about(pipeline: Pipeline, query: Query, slacks: SlackHistory, own: Revisions) -> pa.Table:
-    ends_us, wait_s = own.window_end_us, (own.known_us - own.window_end_us) / 1e6
-    expected = slacks.accuracy_after(query, ends_us, own.share, wait_s)
+def _about(pipeline: Pipeline, query: Query, slacks: SlackHistory, answers: Revisions) -> pa.Table:
+    ends_us, wait_s = answers.window_end_us, (answers.known_us - answers.window_end_us) / 1e6
+    expected = slacks.accuracy_after(query, ends_us, answers.share, wait_s)
     if query.promised is not None:
-        expected = np.where(own.final, 1.0, expected)
-    kind = np.where(own.final, FINAL, np.where(own.revision < PROMISED, EARLY, UPDATE))
+        expected = np.where(answers.final, 1.0, expected)
+    kind = np.where(answers.final, FINAL, np.where(answers.revision < PROMISED, EARLY, UPDATE))
     widest_us: Int64s = np.max(list(window_ranges_us(query, ends_us).values()), axis=0)
     return pa.table(
         {
-            "interval": labels_holding(pipeline, own.emit_us),
-            "wanted": pa.array(own.wanted),
+            "interval": labels_holding(pipeline, answers.emit_us),
+            "wanted": pa.array(answers.wanted),
             "window_start": instants(ends_us - widest_us),
             "window_end": instants(ends_us),
-            "revision": pa.array(own.revision, pa.int64()),
+            "revision": pa.array(answers.revision, pa.int64()),
             "kind": pa.array(kind.tolist(), pa.string()),
-            "emitted_at": instants(own.emit_us),
-            "coverage": pa.array(own.coverage),
+            "emitted_at": instants(answers.emit_us),
+            "coverage": pa.array(answers.coverage),
             "accuracy_expected": pa.array(expected, from_pandas=True),
         }
     )
 
 
-def _told(updates: Updates) -> Iterator[pa.Table]:
+def _differences(updates: Updates) -> Iterator[pa.Table]:
     """What differs from the answers before, part by part: rows of the table with ``interval``.
 
     **Memory**: a part of the answers, and of each window the newest answer.
     """
-    about, query = updates.about, updates.asked.query
+    about, query = updates.about, updates.regular.query
     count = about.num_rows
     ends, wanted = about.column("window_end").cast(pa.int64()).to_numpy(), about.column("wanted").to_numpy()
     follows = np.append(ends[1:] == ends[:-1], False)[:count]
@@ -228,50 +234,50 @@ def _told(updates: Updates) -> Iterator[pa.Table]:
     before = np.where(np.append(False, follows[:-1])[:count], np.arange(count) - 1, -1)
     is_promised = about.column("revision").to_numpy() == PROMISED
     answered = np.zeros(count, dtype=bool)
-    kept: pa.Table | None = None
-    for asked, of in ((updates.asked, updates.of_asked), (updates.finals, updates.of_finals)):
-        if asked is None:
+    carried: pa.Table | None = None
+    for asking, of in ((updates.regular, updates.of_regular), (updates.finals, updates.of_finals)):
+        if asking is None:
             continue
-        answering = Answering(asked)
+        answering = Answering(asking)
         for answers in answering:
             fresh = of[slice(*answering.windows)]
             answered[fresh] = True
             state = of[answers.column("_window_index").to_numpy()]
-            rows = _content(query, updates.schema, answers).append_column("_state", pa.array(state))
-            rows = rows if kept is None else pa.concat_tables([kept, rows])
+            rows = _content(updates.schema, answers).append_column("_state", pa.array(state))
+            rows = rows if carried is None else pa.concat_tables([carried, rows])
             state = rows.column("_state").to_numpy()
             content = rows.drop_columns("_state")
             known_after = np.where((after >= 0) & answered[after], after, -1)
             new, left, left_in = changes(content, query.answer_keys, state, before, known_after)
-            # Of the rows of an earlier part it was told when they came.
+            # The rows of an earlier part were compared when they came.
             new = new[np.isin(state[new], fresh) & wanted[state[new]] & ~is_promised[state[new]]]
             gone = wanted[left_in]
             left, left_in = left[gone], left_in[gone]
             yield _rows(updates, content, new, state[new], deleted=False)
             yield _rows(updates, content, left, left_in, deleted=True)
-            kept = rows.filter(pa.array((after[state] >= 0) & ~answered[after[state]]))
+            carried = rows.filter(pa.array((after[state] >= 0) & ~answered[after[state]]))
 
 
-def _content(query: Query, schema: pa.Schema, answers: pa.Table) -> pa.Table:
-    """The columns of an answer that are its own, as the table has them."""
+def _content(schema: pa.Schema, answers: pa.Table) -> pa.Table:
+    """An answer's columns, as the table has them."""
     names = [name for name in schema.names if name in answers.schema.names]
     return pa.table({name: answers.column(name).cast(schema.field(name).type) for name in names})
 
 
 def _rows(updates: Updates, content: pa.Table, which: Int64s, state: Int64s, deleted: bool) -> pa.Table:
     """Rows of the table, with ``interval``: of rows that left the keys alone."""
-    about, found = updates.about.take(pa.array(state)), {}
-    keys = updates.asked.query.answer_keys
+    about, columns = updates.about.take(pa.array(state)), {}
+    keys = updates.regular.query.answer_keys
     for field in updates.schema:
         if field.name == "deleted":
-            found[field.name] = pa.array(np.full(len(which), deleted))
+            columns[field.name] = pa.array(np.full(len(which), deleted))
         elif field.name not in content.schema.names:
-            found[field.name] = about.column(field.name)
+            columns[field.name] = about.column(field.name)
         elif deleted and field.name not in keys:
-            found[field.name] = pa.nulls(len(which), field.type)
+            columns[field.name] = pa.nulls(len(which), field.type)
         else:
-            found[field.name] = content.column(field.name).take(pa.array(which))
-    return pa.table({**found, "interval": about.column("interval")})
+            columns[field.name] = content.column(field.name).take(pa.array(which))
+    return pa.table({**columns, "interval": about.column("interval")})
 
 
 def write(part: Slice) -> dict[str, int]:
@@ -281,9 +287,9 @@ def write(part: Slice) -> dict[str, int]:
     """
     updates: Updates = part.of
     writers = {label: PartFile(file) for label, file in updates.files.items()}
-    for rows in _told(updates):
-        for label, own in by_interval(rows, updates.schema, updates.order):
-            writers[label].add(own)
+    for rows in _differences(updates):
+        for label, answers in by_interval(rows, updates.schema, updates.order):
+            writers[label].add(answers)
     written = {label: writer.close() for label, writer in writers.items()}
     return {label: rows for label, rows in written.items() if rows}
 
@@ -308,24 +314,24 @@ def write_updates(
     parts: list[Updates] = []
     rows = 0
     for query in emitting:
-        own = revisions(query, plans, slacks, start_us, end_us, first_answered_us(context, query, intervals[0]))
-        if len(own) == 0:
+        answers = revisions(query, plans, slacks, start_us, end_us, first_answered_us(context, query, intervals[0]))
+        if len(answers) == 0:
             continue
-        whole = updates_of(context, query, slacks, own)
+        whole = updates_of(context, query, slacks, answers)
         # A window's answers stand together: they are compared with each other.
-        windows = np.unique(own.window_end_us)
-        bounds = cuts(whole.asked, len(windows), context.most_slices(whole.asked.rows()))
+        windows = np.unique(answers.window_end_us)
+        bounds = cuts(whole.regular, len(windows), context.most_slices(whole.regular.rows()))
         for number, (first, last) in enumerate(bounds):
-            ends_us = own.window_end_us
-            some = own.at(np.flatnonzero((ends_us >= windows[first]) & (ends_us <= windows[last - 1])))
+            ends_us = answers.window_end_us
+            some = answers.at(np.flatnonzero((ends_us >= windows[first]) & (ends_us <= windows[last - 1])))
             part = whole if last - first == len(windows) else updates_of(context, query, slacks, some)
             labels = part.about.filter(part.about.column("wanted")).column("interval").to_pylist()
             parts.append(replace(part, files=staged[query.id].files(number, labels)))
-            rows += part.asked.rows()
+            rows += part.regular.rows()
     counts = context.run_slices(write, parts, rows)
     for query in emitting:
-        own_counts = [n for n, part in zip(counts, parts, strict=True) if part.asked.query.id == query.id]
-        written = staged[query.id].settle(own_counts)
+        written_rows = [n for n, part in zip(counts, parts, strict=True) if part.regular.query.id == query.id]
+        written = staged[query.id].settle(written_rows)
         context.progress(f"{stage.stage}: {query.id}: {sum(written.values())} rows of further answers")
 
 
@@ -334,9 +340,9 @@ def updates_between(context: RunContext, query: Query, start_us: int, end_us: in
     plans = PlanHistory.for_emissions(context.warehouse, start_us - context.pipeline.horizon_s * 1_000_000)
     slacks = SlackHistory.load(context.warehouse, [here])
     schema = context.warehouse.schema(f"updates_{query.id}")
-    own = revisions(query, plans, slacks, start_us, end_us, first_answered_us(context, query, here))
-    if len(own) == 0:
+    answers = revisions(query, plans, slacks, start_us, end_us, first_answered_us(context, query, here))
+    if len(answers) == 0:
         return schema.empty_table()
-    updates = updates_of(context, query, slacks, own)
-    tables = [rows for part in _told(updates) for _, rows in by_interval(part, schema, updates.order)]
+    updates = updates_of(context, query, slacks, answers)
+    tables = [rows for part in _differences(updates) for _, rows in by_interval(part, schema, updates.order)]
     return pa.concat_tables([schema.empty_table(), *tables])

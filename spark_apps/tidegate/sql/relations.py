@@ -71,11 +71,10 @@ class Relation:
             source = self._latest(source)
         return f"CREATE OR REPLACE VIEW {name} AS {source};\nCOMMENT ON VIEW {name} IS {_duckdb_text(self.comment)};\n"
 
-
     def _latest(self, source: str) -> str:
         """The newest revision of each row, but of those that have left. Of answers it is 1."""
-        told = {"revision": 'coalesce(revision, 1) AS "revision"', "kind": "coalesce(kind, 'answer') AS \"kind\""}
-        selected = ", ".join(told.get(c.name, f'"{c.name}"') for c in self.all_columns())
+        of_answers = {"revision": 'coalesce(revision, 1) AS "revision"', "kind": "coalesce(kind, 'answer') AS \"kind\""}
+        selected = ", ".join(of_answers.get(c.name, f'"{c.name}"') for c in self.all_columns())
         keys = ", ".join(f'"{name}"' for name in self.keys)
         return (
             f"SELECT {selected} FROM (SELECT * FROM "

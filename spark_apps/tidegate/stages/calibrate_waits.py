@@ -27,7 +27,7 @@ from tidegate.operators.window_sizing import (
     Room,
     Want,
     choose_waits,
-    held_s,
+    longest_wait_s,
     observed,
 )
 from tidegate.queries import planner
@@ -171,8 +171,8 @@ def wants_of(
         if row is not None and support is not None and query.error is not None:
             share = support.needed_share(row["accuracy_target"])
         slack_s = 0.0 if row is None else row["slack_s"]
-        of_late, gap_s, held = known.get(query.id), query.longest_gap_s, held_s(pipeline, query, 0.0)
-        wants.append(Want(query.id, query.ranges_s(), slack_s, share, of_late, gap_s, query.priority, held))
+        of_late, gap_s, longest_s = known.get(query.id), query.longest_gap_s, longest_wait_s(pipeline, query, 0.0)
+        wants.append(Want(query.id, query.ranges_s(), slack_s, share, of_late, gap_s, query.priority, longest_s))
     return wants
 
 

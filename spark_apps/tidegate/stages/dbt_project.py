@@ -63,7 +63,7 @@ _OWN = {
     "weight": "How many tuples the sampled one stands for: 1/fraction.",
 }
 _UPDATES = {
-    "revision": "Number of the answer within its window: 0 is the early one, 1 the promised one, the last the final one.",
+    "revision": "Number of the answer within its window: 0 is the early one, 1 the promised one.",
     "kind": "early, update or final.",
     "deleted": "Whether the row is in the answer no more; only its keys are told then.",
 }
@@ -431,7 +431,9 @@ def _updates(query: Query, table: str, schema: pa.Schema) -> Declaration:
     nullable = [name for name in query.answer_keys if name != "rank"]
     return {
         "name": table,
-        "description": _text(about, _asked(query), grain="one row per window end, revision and row that changed or left."),
+        "description": _text(
+            about, _asked(query), grain="one row per window end, revision and row that changed or left."
+        ),
         "columns": _columns(schema, _output_texts(query) | _UPDATES),
         "data_tests": [_grain(*keys, nullable=nullable)],
     }
@@ -440,8 +442,8 @@ def _updates(query: Query, table: str, schema: pa.Schema) -> Declaration:
 def _latest_mart(query: Query, schema: pa.Schema) -> Files:
     """The SQL and the yml of the mart with the newest revision of each row of the query's answers."""
     about = (
-        f"**What is the answer to query `{query.id}`, as far as is known now?** The newest revision of each row: of the "
-        "answers, and of what came before and after them. Rows that have left are not there."
+        f"**What is the answer to query `{query.id}`, as far as is known now?** The newest revision of each row of the "
+        "answers and their updates, without the rows that have left."
     )
     names = [name for name in schema.names if name != "deleted"]
     fields = pa.schema([schema.field(name) for name in names])

@@ -120,7 +120,7 @@ class ControllerSpec:
                     active_from_us=None if q.active_from is None else to_us(q.active_from),
                     active_to_us=None if q.active_to is None else to_us(q.active_to),
                     priority=q.priority,
-                    slack_s=held_s(
+                    slack_s=longest_wait_s(
                         pipeline, q, slacks.get(q.id, pipeline.initial_slack_s if q.promised is not None else 0.0)
                     ),
                 )
@@ -213,7 +213,7 @@ class ControllerSpec:
         return Needs.of(windows, asked).in_quanta(self.tick_s)
 
 
-def held_s(pipeline: Pipeline, query: Query, slack_s: float) -> float:
+def longest_wait_s(pipeline: Pipeline, query: Query, slack_s: float) -> float:
     """How long after its window's end a query needs its tuples: K, or with updates until the window is final."""
     return float(slack_s if query.emit_every_s is None else max(slack_s, pipeline.horizon_s))
 

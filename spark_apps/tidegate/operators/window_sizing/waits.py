@@ -33,7 +33,7 @@ class Want:
 
     ``ranges_s``: stream → range. ``slack_s``: K that its promise asks for. ``share``: of its ranges, the least with
     which the promise is kept. ``support``: what is known of its past; None without a promise. ``delay_s``: EVERY.
-    ``held_s``: how long after a window's end its tuples are held at least, whatever K is.
+    ``longest_wait_s``: how long its answers wait for the last time, whatever K is; 0: K.
     """
 
     query: str
@@ -43,7 +43,7 @@ class Want:
     support: Support | None
     delay_s: float
     priority: int = 0
-    held_s: float = 0.0
+    longest_wait_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Room:
 
     def heights(self, want: Want, slack_s: float, share: float) -> Heights:
         """Those of the query's windows; K and the width in whole ticks each, as windows hold them."""
-        until_s = max(slack_s, want.held_s) if share > 0 else slack_s
+        until_s = max(slack_s, want.longest_wait_s) if share > 0 else slack_s
         return {s: self._ticks(share * range_s) + self._ticks(until_s) for s, range_s in want.ranges_s.items()}
 
     def taken(self, heights: Heights) -> float:
