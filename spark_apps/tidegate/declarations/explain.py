@@ -271,7 +271,7 @@ def _also(pipeline: Pipeline, query: Query) -> str:
     """Which further answers a window has, and what memory is planned for them."""
     texts = []
     if query.emit_early:
-        texts.append("an early answer at the window's end, where the promised one waits (K > 0) and no turns are taken")
+        texts.append("an early answer at the window's end, where the promised one waits; not at level C")
     if query.emit_every_s is not None:
         horizon = show_duration(pipeline.horizon_s)
         ranges = ", ".join(f"{w.alias}: {show_duration(w.range_s + pipeline.horizon_s)}" for w in query.windows)
