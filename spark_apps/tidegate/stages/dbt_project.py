@@ -477,8 +477,8 @@ def _latest_sql(query: Query, names: Sequence[str]) -> str:
         f"select\n{answers},\n    false as `deleted`\nfrom {{{{ ref('stg_answers_{query.id}') }}}}\n"
         f"union all\nselect\n{updates},\n    `deleted`\nfrom {{{{ ref('stg_updates_{query.id}') }}}}\n"
         "),\n\nnewest_first as (\n"
-        f"select *, row_number() over (partition by {keys} order by `revision` desc) as revision_age\nfrom revisions\n"
-        f")\n\nselect\n{selected}\nfrom newest_first\nwhere revision_age = 1 and not `deleted`\n"
+        f"select *, row_number() over (partition by {keys} order by `revision` desc) as _age\nfrom revisions\n"
+        f")\n\nselect\n{selected}\nfrom newest_first\nwhere _age = 1 and not `deleted`\n"
     )
 
 
