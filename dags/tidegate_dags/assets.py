@@ -142,6 +142,8 @@ def _expanded(pattern: str, stage: Stage, declaration: Declaration) -> Sequence[
         queries = declaration.queries
         if stage.answers:
             queries = tuple(query for query in queries if query.kind == stage.answers)
+        if pattern == "updates_<query>":
+            queries = tuple(query for query in queries if query.emits_updates)
         if wanted := {"kept_<query>": "omit", "corrections_<query>": "correct"}.get(pattern):
             queries = tuple(query for query in queries if query.on_miss == wanted)
         return [pattern.replace("<query>", query.id) for query in queries]

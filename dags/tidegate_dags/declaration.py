@@ -18,13 +18,13 @@ from tidegate.declarations.stages import Stage, stages_of
 
 _NO_CODE = re.compile(r"""--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""", re.DOTALL)
 # A name in backticks is blank here.
-_NAME = r"(?:(?!(?:or|for|on|every|duration|priority)\b)\w+)?"
+_NAME = r"(?:(?!(?:or|for|on|every|duration|priority|emit)\b)\w+)?"
 _FOR = (
     rf"(?:\s*\b(?:or\s+[\d.]+\s+in\b\s*{_NAME}|for\s+[\d.]+\s*%\s*of\s+groups\b"
     rf"|for\s+each\b\s*{_NAME}(?:\s*,\s*{_NAME})*))*"
 )
 _PROMISE = re.compile(
-    rf"\b(error|accuracy)\b\s*\+?[\d.]+\s*%{_FOR}\s*(?=;|$|(?:every|duration|priority|on)\b)", re.IGNORECASE
+    rf"\b(error|accuracy)\b\s*\+?[\d.]+\s*%{_FOR}\s*(?=;|$|(?:every|duration|priority|emit|on)\b)", re.IGNORECASE
 )
 
 # A call of one of tidegate.aggregates, which costs too much to import here.
@@ -35,6 +35,7 @@ _AGGREGATE = re.compile(
     r"first|last|first_value|last_value)\s*\(",
     re.IGNORECASE,
 )
+_EMIT = re.compile(r"\bemit\s+(early|every)\b", re.IGNORECASE)
 _ON_MISS = re.compile(rf"%{_FOR}\s*on\s+miss\s+(\w+)", re.IGNORECASE)
 
 
@@ -91,6 +92,15 @@ class DeclaredQuery:
         """
         found = _ON_MISS.search(_code(self.sql))
         return found[1].lower() if found else "warn"
+
+    @property
+    def emits_updates(self) -> bool:
+        """Whether its windows have more answers than the promised one.
+
+        >>> DeclaredQuery("q", "", "SELECT a FROM s [1 HOUR] ERROR 10 % EVERY 1 HOUR EMIT EARLY").emits_updates
+        True
+        """
+        return _EMIT.search(_code(self.sql)) is not None
 
 
 @dataclass(frozen=True)

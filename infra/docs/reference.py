@@ -160,6 +160,7 @@ def _pattern(table: str) -> str:
         ("events", "stream"),
         ("answers", "query"),
         ("truth", "query"),
+        ("updates", "query"),
         ("kept", "query"),
         ("corrections", "query"),
         ("history_samples", "stream"),

@@ -23,6 +23,7 @@ LATER = {
     "run_metrics": ("kind", "rows_landed_late"),
     "needed_slack": ("group_key",),
     "accuracy": ("group_key",),
+    "slack_plan": ("accuracy_by_wait",),
 }
 
 

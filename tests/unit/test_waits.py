@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -38,6 +39,22 @@ def test_ample_memory_leaves_every_wait_as_wanted(budget: float) -> None:
     waits = choose_waits(wants, a_day(budget))
     assert {q: wait.slack_s for q, wait in waits.items()} == {w.query: w.slack_s for w in wants}
     assert not any(wait.limited for wait in waits.values())
+
+
+def test_updates_take_memory_until_the_horizon_and_no_promise_gives_way_to_them() -> None:
+    wants = [replace(want("a", days=2.0), longest_wait_s=9 * 86400.0), want("b", days=4.0)]
+    waits = choose_waits(wants, a_day(10.0))
+    assert [(w.slack_s / 86400, w.limited, w.bytes_needed) for w in waits.values()] == [
+        (2, False, 10.0),
+        (4, False, 10.0),
+    ]
+    for budget in (3.2, 4.5, 9.9):
+        without = choose_waits([replace(w, longest_wait_s=0.0) for w in wants], a_day(budget))
+        waits = choose_waits(wants, a_day(budget))
+        assert {q: (w.slack_s, w.share, w.limited) for q, w in waits.items()} == {
+            q: (w.slack_s, w.share, w.limited) for q, w in without.items()
+        }
+        assert waits["a"].bytes_needed == 10.0 > without["a"].bytes_needed
 
 
 def test_a_fixed_wait_is_left_to_the_widths_where_they_suffice() -> None:

@@ -10,5 +10,6 @@ select
     `slack_needed_s`,
     `bytes_needed`,
     `accuracy_by_share`,
+    `accuracy_by_wait`,
     `interval`
 from {{ source('warehouse', 'slack_plan') }}

@@ -7,6 +7,7 @@ import textwrap
 
 from tidegate.declarations.models import Pipeline, Query, Window
 from tidegate.operators.arrivals import is_text
+from tidegate.operators.window_sizing import longest_wait_s
 from tidegate.queries.questions import aggregate_spec
 from tidegate.readable import format_bytes, format_seconds
 
@@ -28,7 +29,7 @@ def query_work(pipeline: Pipeline, columns: int = 100) -> str:
 
 def _facts(pipeline: Pipeline, query: Query) -> list[tuple[str, str]]:
     facts = [("keys", _keys(query)), ("joins", _joins(query))] if len(query.windows) > 1 else []
-    facts += [("panes", _panes(pipeline, query)), ("state", _state(pipeline, query)), ("cost", _cost(query))]
+    facts += [("panes", _panes(pipeline, query)), ("state", _state(pipeline, query)), ("cost", _cost(pipeline, query))]
     return facts
 
 
@@ -69,7 +70,7 @@ def _panes(pipeline: Pipeline, query: Query) -> str:
 
 
 def _state(pipeline: Pipeline, query: Query) -> str:
-    slack_s = pipeline.initial_slack_s if query.promised is not None else 0
+    slack_s = longest_wait_s(pipeline, query, pipeline.initial_slack_s if query.promised is not None else 0)
     if query.kind == "top_k":
         panes = math.ceil((query.windows[0].range_s + slack_s) / pipeline.tick_s)
         tuples = _tuples(pipeline, query.windows[0], slack_s)
@@ -80,7 +81,8 @@ def _state(pipeline: Pipeline, query: Query) -> str:
         return f"at most {tuples:.4g} candidates, the {query.limit} best of each pane"
     total = sum(_tuples(pipeline, w, slack_s) * _bytes(pipeline, query, i) for i, w in enumerate(query.windows))
     tuples = sum(_tuples(pipeline, w, slack_s) for w in query.windows)
-    waits = f" and a wait of {format_seconds(slack_s)}" if slack_s else ""
+    until = " until the last update" if query.emit_every_s is not None else ""
+    waits = f" and a wait of {format_seconds(slack_s)}{until}" if slack_s else ""
     held = f"about {format_bytes(total)}: {tuples:.4g} tuples in whole windows{waits}"
     return f"{held}; independent of the number of joined pairs"
 
@@ -95,7 +97,7 @@ def _bytes(pipeline: Pipeline, query: Query, side: int) -> float:
     return sum(_TEXT_BYTES if is_text(kind) else kind.bit_width / 8 for kind in kinds) + len(kinds) / 8
 
 
-def _cost(query: Query) -> str:
+def _cost(pipeline: Pipeline, query: Query) -> str:
     if query.sessions is not None:
         return "tuples are sorted by key and time once; a session's are aggregated when it is answered"
     if query.kind == "top_k":
@@ -120,4 +122,7 @@ def _cost(query: Query) -> str:
     }
     if len(slots) > 1:
         cost += "; each update is applied to the matching totals of the other sides"
+    if query.emit_every_s is not None:
+        count = math.ceil(pipeline.horizon_s / query.emit_every_s)
+        cost += f"; EMIT: up to {count + 1} further answers of each window, each at that cost"
     return cost

@@ -44,7 +44,7 @@ def describe(pipeline: Pipeline) -> str:
     parts += ["\n".join(_stream_lines(pipeline, stream)) for stream in pipeline.streams]
     parts += ["\n".join(_table_lines(pipeline, table)) for table in pipeline.tables]
     parts += ["\n".join(_derived_lines(stream)) for stream in pipeline.derived]
-    parts += ["\n".join(_query_lines(query)) for query in pipeline.queries]
+    parts += ["\n".join(_query_lines(pipeline, query)) for query in pipeline.queries]
     return "\n\n".join(parts) + "\n"
 
 
@@ -160,7 +160,7 @@ def _history(stream: Stream) -> str:
     )
 
 
-def _query_lines(query: Query) -> list[str]:
+def _query_lines(pipeline: Pipeline, query: Query) -> list[str]:
     windows = [(w.alias, f"{_window(query, w)} of {_read(w)}") for w in query.windows]
     joins = [" = ".join(f"{alias}.{column}" for alias, column in joined.columns) for joined in query.join_classes]
     slots = {g.slot: g.words for g in query.group_by}
@@ -180,6 +180,7 @@ def _query_lines(query: Query) -> list[str]:
         ("answer", "\n".join(_table([(o.name, o.type, o.expression) for o in query.outputs]))),
         ("promise", _promise(query)),
         ("every", _every(query)),
+        ("also", _also(pipeline, query)),
         ("active", _active(query)),
         ("priority", str(query.priority) if query.priority else ""),
     ]
@@ -288,6 +289,19 @@ def _every(query: Query) -> str:
         return show_duration(query.every_s)
     ends = {"day": "at midnight", "week": "on Mondays at midnight", "month": "on the first at midnight"}
     return f"{query.calendar.name}, {ends[query.calendar.name]}, by the clocks of {query.calendar.zone}"
+
+
+def _also(pipeline: Pipeline, query: Query) -> str:
+    """Which further answers a window has, and what memory is planned for them."""
+    texts = []
+    if query.emit_early:
+        texts.append("an early answer at the window's end, where the promised one waits; not at level C")
+    if query.emit_every_s is not None:
+        horizon = show_duration(pipeline.horizon_s)
+        ranges = ", ".join(f"{w.alias}: {show_duration(w.range_s + pipeline.horizon_s)}" for w in query.windows)
+        texts.append(f"updates every {show_duration(query.emit_every_s)} after the promised answer, and the final one")
+        texts.append(f"memory is planned for range + horizon ({ranges}), as tuples count until {horizon} after the end")
+    return "\n".join(line for text in texts for line in wrap(text, _WIDTH))
 
 
 def _active(query: Query) -> str:

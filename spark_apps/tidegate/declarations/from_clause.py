@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from tidegate.declarations.models import Sessions, Window
-from tidegate.declarations.names import CLAUSES, refusal
+from tidegate.declarations.names import CLAUSES, CLAUSES_OF_SEVERAL_WORDS, refusal
 from tidegate.declarations.positions import Misspelt, Report
 from tidegate.declarations.query_text import CALENDAR_SHAPE, WINDOW_SHAPE, QueryText, SessionClause, WindowClause
 from tidegate.declarations.scope import StreamSchema, offset_of
@@ -209,7 +209,7 @@ def read_alias(table: exp.Table, known: Iterable[str], report: Report) -> str | 
     alias = table.alias or table.name
     offset = offset_of(table.args["alias"]) if table.alias else offset_of(table)
     problem = refusal(alias, "alias")
-    if problem is None and alias.upper() in CLAUSES:
+    if problem is None and alias.upper() in set(CLAUSES).difference(CLAUSES_OF_SEVERAL_WORDS):
         problem = (f"'{alias}' is a word of the query language and cannot name an alias", "another name")
     if problem is None and alias.lower() in map(str.lower, known):
         problem = (f"two windows are named '{alias}'", "an alias of its own for each: stream [60 MINUTES] AS alias")

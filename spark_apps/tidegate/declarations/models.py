@@ -425,6 +425,8 @@ class Query(Model):
     ``shows_window_start``: whether answers have a column ``window_start`` beside ``window_end``.
     ``sessions``: of a query whose windows are sessions of its groups; ``every_s`` then says nothing, and the range of
     its window is how far a session reaches back.
+    ``emit_early``: whether each window has an answer at its end, too. ``emit_every_s``: how far apart the answers are
+    that follow the promised one until the window is final; None: none follow.
     ``text`` is the SQL as written; ``description`` its leading comment.
     """
 
@@ -457,6 +459,8 @@ class Query(Model):
     priority: int = 0
     shows_window_start: bool = False
     sessions: Sessions | None = None
+    emit_early: bool = False
+    emit_every_s: float | None = None
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -520,6 +524,11 @@ class Query(Model):
     def promises_by_group(self) -> bool:
         """Whether its promise tells groups apart: FOR … OF GROUPS, OR … IN or FOR EACH."""
         return self.groups_within < 1 or bool(self.floors) or bool(self.for_each)
+
+    @property
+    def emits_updates(self) -> bool:
+        """Whether its windows have more answers than the promised one (EMIT)."""
+        return self.emit_early or self.emit_every_s is not None
 
     @property
     def least_truths(self) -> dict[str, float]:

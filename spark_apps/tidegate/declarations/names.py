@@ -32,7 +32,12 @@ CORRECTED = ("{}_answered", "{}_true", "{}_difference")
 LANDED_COLUMNS = ("batch", "landed_at", "arrival", "source", "generation", "partition", "position")
 _LANDED_NAMES = frozenset((*LANDED_COLUMNS, "day"))
 
-CLAUSES = ("ERROR", "ACCURACY", "EVERY", "DURATION", "PRIORITY")
+# Columns that updates_<query> puts beside those of its answers.
+UPDATE_COLUMNS = ("revision", "kind", "deleted")
+
+CLAUSES = ("ERROR", "ACCURACY", "EVERY", "DURATION", "PRIORITY", "EMIT")
+# Clauses that are one only with the words that follow, so that they may name an alias, too.
+CLAUSES_OF_SEVERAL_WORDS = ("EMIT",)
 
 # Words that cannot stand as a bare name in an expression or after FROM.
 _RESERVED_WORDS = """

@@ -13,6 +13,7 @@ from tidegate.declarations.pipeline_file import PipelineFile, read_pipeline_file
 from tidegate.declarations.positions import Report, read_source
 from tidegate.declarations.query_parser import parse_query
 from tidegate.declarations.schedule import query_files
+from tidegate.declarations.units import SECOND_US
 
 
 def load_pipeline(folder: Path) -> Pipeline:
@@ -53,6 +54,8 @@ def load_pipeline(folder: Path) -> Pipeline:
 def _read_queries(folder: Path, declared: PipelineFile, mistakes: list[Mistake]) -> tuple[Query, ...]:
     queries: list[Query] = []
     files = query_files(folder)
+    horizon_s = declared.values.get("horizon_s")
+    horizon_us = None if horizon_s is None else round(horizon_s * SECOND_US)
     if not files:
         mistakes.append(
             Mistake(folder / "queries", 1, 1, "the pipeline has no queries", "at least one queries/<id>.sql")
@@ -68,7 +71,7 @@ def _read_queries(folder: Path, declared: PipelineFile, mistakes: list[Mistake])
             mistakes.append(source)
             continue
         report = Report(source)
-        query = parse_query(file.stem, report, declared.schemas, declared.tick_us, declared.tables)
+        query = parse_query(file.stem, report, declared.schemas, declared.tick_us, declared.tables, horizon_us)
         mistakes += _in_order(report)
         if query is not None:
             queries.append(query)

@@ -17,7 +17,7 @@ from tidegate.declarations.aggregate_query import AggregateQuery
 from tidegate.declarations.from_clause import read_from
 from tidegate.declarations.join_conditions import check_connected, read_conditions
 from tidegate.declarations.models import Query, QueryKind
-from tidegate.declarations.names import CLAUSES, CORRECTED, CORRECTION_COLUMNS, is_reserved
+from tidegate.declarations.names import CLAUSES, CORRECTED, CORRECTION_COLUMNS, UPDATE_COLUMNS, is_reserved
 from tidegate.declarations.positions import Misspelt, Report, nearest_name
 from tidegate.declarations.promise_clauses import floors_of, for_each_of
 from tidegate.declarations.query_text import QueryText, split_query, tokenize
@@ -29,6 +29,7 @@ from tidegate.declarations.units import SECOND_US, show_duration
 
 _KEYWORDS = ("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "QUALIFY", "ORDER", "LIMIT", *CLAUSES)
 MAX_ANSWER_COLUMNS = 200
+MOST_UPDATES = 1000
 QUERY_SHAPE = "SELECT … FROM stream [60 MINUTES] …"
 _SUPPORTED = frozenset({"expressions", "from_", "joins", "where", "group", "having", "qualify", "order", "limit"})
 # What comes behind FROM, WHERE, GROUP and their like; behind a column come operators, commas and closing parentheses.
@@ -50,17 +51,20 @@ def parse_query(
     schemas: Mapping[str, StreamSchema] | None,
     tick_us: int | None,
     tables: Tables = MappingProxyType({}),
+    horizon_us: int | None = None,
 ) -> Query | None:
     """The query that the report's file holds, or None after a mistake (the report says which).
 
     ``tables``: the reference tables, None of those that could not be read.
 
-    ``schemas`` is None if the streams could not be read, ``tick_us`` if the tick could not: what can be checked without
-    them is checked.
+    ``schemas`` is None if the streams could not be read, ``tick_us`` if the tick could not, ``horizon_us`` if the
+    horizon could not: what can be checked without them is checked.
     """
     before = len(report.mistakes)
     try:
         text = split_query(report)
+        if text is not None:
+            _check_emit(text, report, tick_us, horizon_us)
         query = _parse(query_id, text, report, schemas, tick_us, tables) if text else None
     except RecursionError:
         report.add(0, "the query is nested too deeply", "fewer levels, or shorter chains of operators")
@@ -120,10 +124,14 @@ def _parse(
         priority=text.priority,
         shows_window_start=shows_start or text.session is not None,
         sessions=sources.sessions,
+        emit_early=text.emit.early,
+        emit_every_s=None if text.emit.every_us is None else text.emit.every_us / SECOND_US,
         **parts,
     )
     if query.on_miss == "correct":
         _check_corrections(query, text, report)
+    if query.emits_updates:
+        _check_updates(query, text, report)
     return query
 
 
@@ -138,6 +146,9 @@ def _check_sessions(select: exp.Select, text: QueryText, report: Report) -> bool
     if text.session is not None and text.session.keys is not None and select.args.get("where"):
         message = "Flink makes SESSION's sessions of all tuples, before WHERE: here WHERE comes first"
         report.add(offset_of(select.args["where"]), message, f"{SPARK_SESSION_SHAPE} in GROUP BY")
+    if "EMIT" in text.offsets:
+        message = "EMIT is not supported for sessions: one that goes on is answered once more, with its new end"
+        report.add(text.offsets["EMIT"], message, "no EMIT")
     if text.on_miss in ("omit", "correct"):
         message = f"ON MISS {text.on_miss.upper()} is not supported for sessions"
         report.add(text.offsets["MISS"], message, "ON MISS WARN, or ON MISS FAIL")
@@ -158,6 +169,13 @@ def _check_keys(keys: Sequence[tuple[str, int]], query: AggregateQuery, text: Qu
         shown = ", ".join(column.name for column in query.grouped.values())
         expected = f"PARTITION BY {shown}" if shown and not query.computed else SPARK_SESSION_SHAPE
         report.add(at, "the keys of PARTITION BY and of GROUP BY are not the same", expected)
+
+
+def _check_updates(query: Query, text: QueryText, report: Report) -> None:
+    """No column of the answer may bear the name of one that its updates have besides."""
+    for name in (output.name for output in query.outputs if output.name.lower() in UPDATE_COLUMNS):
+        message = f"updates have a column '{name.lower()}' of their own, beside the answer's '{name}'"
+        report.add(text.offsets["EMIT"], message, "another AS name for that column of the answer")
 
 
 def _check_corrections(query: Query, text: QueryText, report: Report) -> None:
@@ -240,6 +258,18 @@ def _check_every(text: QueryText, report: Report, tick_us: int | None) -> None:
         tick = show_duration(tick_us / SECOND_US)
         every = show_duration(text.every_us / SECOND_US)
         report.add(text.offsets["EVERY"], f"EVERY {every} is not a multiple of the tick", f"a multiple of {tick}")
+
+
+def _check_emit(text: QueryText, report: Report, tick_us: int | None, horizon_us: int | None) -> None:
+    every_us = text.emit.every_us
+    if every_us and horizon_us and -(-horizon_us // every_us) > MOST_UPDATES:
+        message = f"a window would have {-(-horizon_us // every_us)} answers until it is final"
+        step_us = tick_us or SECOND_US
+        least = show_duration(-(-horizon_us // MOST_UPDATES // step_us) * step_us / SECOND_US)
+        report.add(text.emit.every_at or 0, message, f"EMIT EVERY at least {least}, a {MOST_UPDATES}th of the horizon")
+    if every_us and tick_us and every_us % tick_us:
+        message = f"EMIT EVERY {show_duration(every_us / SECOND_US)} is not a multiple of the tick"
+        report.add(text.emit.every_at or 0, message, f"a multiple of {show_duration(tick_us / SECOND_US)}")
 
 
 def _check_shape(select: exp.Select, report: Report) -> bool:

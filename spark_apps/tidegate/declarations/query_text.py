@@ -1,6 +1,6 @@
 """The clauses that SQL does not have, cut out of a query's text.
 
-``stream [RANGE 60 MINUTES]`` and the closing ERROR, ACCURACY, EVERY, DURATION and PRIORITY are read here and
+``stream [RANGE 60 MINUTES]`` and the closing ERROR, ACCURACY, EVERY, DURATION, PRIORITY and EMIT are read here and
 overwritten with blanks of equal length. What is left is an ordinary SELECT, in which every position is still that of
 the text as written.
 """
@@ -19,8 +19,9 @@ from sqlglot.errors import TokenError
 from sqlglot.tokens import Token, TokenType
 
 from tidegate.declarations import time_windows
+from tidegate.declarations.emit_clause import EMIT_SHAPE, Emit, begins_emit, continues_emit, read_emit
 from tidegate.declarations.models import OnMiss
-from tidegate.declarations.names import CLAUSES
+from tidegate.declarations.names import CLAUSES, CLAUSES_OF_SEVERAL_WORDS
 from tidegate.declarations.positions import Misspelt, Report
 from tidegate.declarations.promise_clauses import PromisedFor, is_word, names_column, read_promised_for
 from tidegate.declarations.time_formats import read_zone
@@ -50,7 +51,6 @@ _AFTER_FROM = {
     TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.QUALIFY, TokenType.ORDER_BY, TokenType.LIMIT
 }  # fmt: skip
 _DERIVED = "a SELECT of tuples can be a derived stream, streams/<name>.sql"
-_EMITTED = ("EARLY", "EVERY", "CHANGES", "FINAL", "ON")
 _SET_OPERATIONS = {TokenType.UNION, TokenType.INTERSECT, TokenType.EXCEPT}
 # Words after which an expression begins, so that a name that follows is a column and not the start of a clause.
 _OPERAND_WORDS = """
@@ -88,7 +88,8 @@ class QueryText:
     ``windows``: by the offset at which the stream's name begins; at −1 a window that names no stream, for the only one.
     ``times``: by the same offsets, the column over which a window says that it is, and where. ``promised_for``: what
     ERROR or ACCURACY holds for. ``session``: what its windows are, if they are sessions; ``windows`` then says how long
-    one may be. ``calendar``: of EVERY with AT TIME ZONE. ``nulls_first``: where those words stand.
+    one may be. ``calendar``: of EVERY with AT TIME ZONE. ``emit``: further answers of each window. ``nulls_first``:
+    where those words stand.
     ``is_lost``: what is left is not worth parsing, as a window of it could not be read.
     """
 
@@ -108,6 +109,7 @@ class QueryText:
     active_from: datetime | None = None
     active_to: datetime | None = None
     priority: int = 0
+    emit: Emit = field(default_factory=Emit)
     nulls_first: int | None = None
     is_lost: bool = False
 
@@ -200,10 +202,7 @@ def _is_plain_select(tokens: list[Token], report: Report) -> bool:
         message = f"a query cannot begin with '{first.text[:60]}'"
         report.add(first.start, message, "SELECT", Misspelt(first.text, ["SELECT"]))
         return False
-    for token, following in zip(tokens[1:], [*tokens[2:], None], strict=False):
-        if token.text.upper() == "EMIT" and following is not None and following.text.upper() in _EMITTED:
-            report.add(token.start, "EMIT is not supported: a window is answered once, K after its end", "no EMIT")
-            return False
+    for token in tokens[1:]:
         if token.token_type in _SET_OPERATIONS:
             report.add(token.start, f"{token.text.upper()} is not supported", "one SELECT, and a query for each other")
             return False
@@ -239,13 +238,18 @@ def _clauses_begin(tokens: list[Token]) -> int:
             depth -= 1
         elif token.token_type is TokenType.FROM:
             after_from = True
-        elif after_from and depth == 0 and _is_clause(token) and _ends_operand(tokens[index - 1]):
+        elif after_from and depth == 0 and _begins_clause(tokens, index) and _ends_operand(tokens[index - 1]):
             return index
     return len(tokens)
 
 
 def _is_clause(token: Token) -> bool:
     return token.token_type is not TokenType.STRING and token.text.upper() in CLAUSES
+
+
+def _begins_clause(tokens: list[Token], index: int) -> bool:
+    word = tokens[index].text.upper()
+    return _is_clause(tokens[index]) and (word not in CLAUSES_OF_SEVERAL_WORDS or begins_emit(tokens, index))
 
 
 def _ends_operand(token: Token) -> bool:
@@ -367,7 +371,11 @@ def _convert(tokens: list[Token], convert: Callable[[str], T], report: Report) -
 
 
 def _read_clauses(tokens: list[Token], query: QueryText, report: Report) -> None:
-    starts = [i for i, token in enumerate(tokens) if _is_clause(token) and not names_column(tokens, i)]
+    starts = [
+        i
+        for i, token in enumerate(tokens)
+        if _is_clause(token) and not names_column(tokens, i) and not continues_emit(tokens, i)
+    ]
     for start, end in zip(starts, [*starts[1:], len(tokens)], strict=True):
         keyword, values = tokens[start], tokens[start + 1 : end]
         name = keyword.text.upper()
@@ -377,6 +385,7 @@ def _read_clauses(tokens: list[Token], query: QueryText, report: Report) -> None
         query.offsets[name] = keyword.start
         if not values:
             shapes = {"DURATION": DURATION_SHAPE, "EVERY": "EVERY 5 MINUTES", "PRIORITY": "PRIORITY 10"}
+            shapes["EMIT"] = EMIT_SHAPE
             shape = shapes.get(name, f"{name} 5%")
             report.add(keyword.start, f"{name} has no value", shape)
         elif misplaced := [token for token in values if token.token_type in _AFTER_FROM]:
@@ -390,6 +399,8 @@ def _read_clauses(tokens: list[Token], query: QueryText, report: Report) -> None
             query.error, query.accuracy = (share, query.accuracy) if name == "ERROR" else (query.error, share)
         elif name == "EVERY":
             _read_every(keyword, values, query, report)
+        elif name == "EMIT":
+            query.emit = read_emit(values, report)
         elif name == "PRIORITY":
             query.priority = _convert(values, read_priority, report) or 0
         else:
@@ -399,6 +410,10 @@ def _read_clauses(tokens: list[Token], query: QueryText, report: Report) -> None
 def _read_every(keyword: Token, values: list[Token], query: QueryText, report: Report) -> None:
     """Read ``10 MINUTES``, or ``1 DAY AT TIME ZONE 'Europe/Berlin'``."""
     at = next((i for i, token in enumerate(values) if token.text.upper() == "AT"), None)
+    until = next((token for token in values if token.text.upper() == "UNTIL"), None)
+    if until is not None:
+        expected = "EMIT EARLY, EVERY 1 HOUR UNTIL FINAL" if "EMIT" in query.offsets else EMIT_SHAPE
+        report.add(until.start, "UNTIL FINAL belongs to EMIT", expected)
     if query.session is not None:
         report.add(keyword.start, "a session is answered when it has ended, not every so often", "no EVERY")
     elif query.times:

@@ -81,7 +81,7 @@ STAGES = (
         answers="aggregate",
         after=("ingest",),
         reads="`events_<stream>` as far back as range and slack reach, `window_plan`, `query_plan`, `slack_plan`",
-        writes="`answers_<query>` of every aggregate and join-aggregate query",
+        writes="`answers_<query>` of every aggregate and join-aggregate query, `updates_<query>` of those that EMIT",
         guarantees="every answer whose emission (tick + slack) falls into the interval, each with its coverage; "
         "state stays within the memory budget",
         page="report",
@@ -91,7 +91,7 @@ STAGES = (
         answers="top_k",
         after=("ingest",),
         reads="`events_<stream>` as far back as range and slack reach, `window_plan`, `query_plan`, `slack_plan`",
-        writes="`answers_<query>` of every top-k query",
+        writes="`answers_<query>` of every top-k query, `updates_<query>` of those that EMIT",
         guarantees="the k first rows of every window, ties broken the same way in every run; late rows counted",
         page="report",
     ),

@@ -130,6 +130,7 @@ _COMMON: dict[str, list[tuple[str, pa.DataType]]] = {
         ("slack_needed_s", pa.float64()),
         ("bytes_needed", pa.float64()),
         ("accuracy_by_share", WIDTHS),
+        ("accuracy_by_wait", WIDTHS),
     ],
     "needed_slack": [
         ("query", pa.string()),
@@ -221,7 +222,7 @@ CLIENT, WORKER, JVM = "client", "worker", "jvm"
 
 _LATER = {
     "accuracy": ("group_key",),
-    "slack_plan": ("slack_needed_s", "bytes_needed", "accuracy_by_share"),
+    "slack_plan": ("slack_needed_s", "bytes_needed", "accuracy_by_share", "accuracy_by_wait"),
     "needed_slack": ("share", "group_key"),
     "quarantine": ("source", "position"),
     "source_files": ("since", "since_bytes", "first_arrival", "last_arrival"),
@@ -278,6 +279,8 @@ def schema(pipeline: Pipeline, table: str) -> pa.Schema:
         return event_schema(pipeline.stream(name))
     if prefix == "answers":
         return _answers_schema(pipeline.query(name))
+    if prefix == "updates":
+        return _updates_schema(pipeline.query(name))
     if prefix == "kept":
         return _answers_schema(pipeline.query(name))
     if prefix == "corrections":
@@ -300,6 +303,7 @@ def tables(pipeline: Pipeline) -> tuple[str, ...]:
         *((TABLE_VERSIONS,) if pipeline.tables else ()),
         *_COMMON,
         *(f"answers_{q.id}" for q in pipeline.queries),
+        *(f"updates_{q.id}" for q in pipeline.queries if q.emits_updates),
         *(f"truth_{q.id}" for q in pipeline.queries),
         *(f"kept_{q.id}" for q in pipeline.queries if q.on_miss == "omit"),
         *(f"corrections_{q.id}" for q in pipeline.queries if q.on_miss == "correct"),
@@ -326,7 +330,7 @@ def _reference_schema(table: ReferenceTable) -> pa.Schema:
 
 def tables_of(query: Query) -> tuple[str, ...]:
     """Names of the tables with a query's own columns."""
-    return tuple(f"{kind}_{query.id}" for kind in ("answers", "truth", "kept", "corrections"))
+    return tuple(f"{kind}_{query.id}" for kind in ("answers", "updates", "truth", "kept", "corrections"))
 
 
 def event_schema(stream: Stream) -> pa.Schema:
@@ -355,6 +359,13 @@ def _answers_schema(query: Query) -> pa.Schema:
             ("accuracy_expected", pa.float64()),
         ]
     )
+
+
+def _updates_schema(query: Query) -> pa.Schema:
+    start = [("window_start", TIMESTAMP)] if query.shows_window_start else []
+    keys = [("window_end", TIMESTAMP), ("revision", pa.int64()), ("kind", pa.string()), ("emitted_at", TIMESTAMP)]
+    about = [("coverage", pa.float64()), ("accuracy_expected", pa.float64()), ("deleted", pa.bool_())]
+    return pa.schema([*start, *keys, *_top_k_fields(query), *_output_fields(query), *about])
 
 
 def _truth_schema(query: Query) -> pa.Schema:

@@ -53,6 +53,7 @@ from tidegate.queries.session_answers import session_order, session_rows
 from tidegate.queries.sessions import SessionTuples, asked_of
 from tidegate.queries.slacks import SlackHistory, require_calibrated
 from tidegate.queries.slices import described, in_order, question
+from tidegate.queries.updates import updates_between
 from tidegate.queries.widths import SlackWidths
 from tidegate.readable import format_seconds
 from tidegate.sources.files import SourceFile
@@ -361,15 +362,18 @@ class Live:
         slacks = SlackHistory.load(self.warehouse, [interval])
         with self._commit(self.warehouse, self.interval) as commit:
             given = [self._answers(query, plans, slacks) for query in pipeline.queries]
-            rows = 0
-            for query, (_, fresh) in zip(pipeline.queries, given, strict=True):
-                table = f"answers_{query.id}"
+            tables = {f"answers_{q.id}": fresh for q, (_, fresh) in zip(pipeline.queries, given, strict=True)}
+            rows = sum(fresh.num_rows for fresh in tables.values())
+            for query in (query for query in pipeline.queries if query.emits_updates):
+                until_us = position.taken_us
+                updates = updates_between(self.here, query, position.answered_us, until_us, interval)
+                tables[f"updates_{query.id}"] = updates
+            for table, fresh in tables.items():
                 before = self.warehouse.read_arrow(table, [interval.label]).drop_columns("interval")
                 if fresh.num_rows:
                     self.warehouse.put_part(commit, table, position.answered_us, fresh)
                 if fresh.num_rows or position.answered_us == interval.start_us:
                     commit.put_arrow(table, interval, pa.concat_tables([before, fresh]))
-                rows += fresh.num_rows
             moved = replace(position, answered_us=position.taken_us)
             put_position(commit, moved)
         self.position = moved
@@ -444,8 +448,10 @@ class Live:
     def _differences(self) -> list[str]:
         """Windows of the present interval that were answered otherwise live than by its run, and say so."""
         different, rows = [], 0
-        for query in self.context.pipeline.queries:
-            table, label = f"answers_{query.id}", self.interval.label
+        queries, label = self.context.pipeline.queries, self.interval.label
+        tables = [(query, f"answers_{query.id}") for query in queries]
+        tables += [(query, f"updates_{query.id}") for query in queries if query.emits_updates]
+        for query, table in tables:
             live = self.warehouse.read_arrow(table, [label])
             stage = self.context.warehouse.read_arrow(table, [label])
             rows += stage.num_rows

@@ -97,6 +97,19 @@ class PlanHistory:
         kept = kept[np.lexsort((given.window_end_us[kept], given.emit_us[kept]))]
         return Emissions(given.window_end_us[kept], given.emit_us[kept], given.row[kept])
 
+    def early_ends_us(self, query: Query, slacks: SlackHistory, start_us: int, end_us: int) -> Int64s:
+        """The ends in [start, end) of the windows that have an early answer: of those that are to be answered later.
+
+        By the plan and the K in effect at the end. At level C nobody knows then which windows will be answered.
+        """
+        ends_us = window_ends_us(query, start_us, end_us)
+        rows = self.query_rows[query.id]
+        starts_us = np.array([row.effective_from_us for row in rows], dtype=np.int64)
+        reign = np.maximum(np.searchsorted(starts_us, ends_us, side="left") - 1, 0)
+        regular = np.array([row.period_s is None for row in rows] or [True])[reign]
+        kept: Int64s = ends_us[regular & (slacks.slack_us(query, ends_us) > 0) & self._asked(query, ends_us)]
+        return kept
+
     def _offered(self, query: Query, slacks: SlackHistory, start_us: int, end_us: int) -> Emissions:
         """Every instant in [start, end) at which a window is answered, or would be had it not been before."""
         rows = self.query_rows[query.id]

@@ -43,11 +43,16 @@ class Waits:
 
 @dataclass(frozen=True)
 class SlackHistory:
-    """Query → K over time; ``expected``: for each of these K, share of the ranges held → accuracy, None if unknown."""
+    """Query → K over time.
+
+    For each of these K, None if unknown: ``expected``, share of the ranges held → accuracy; ``expected_after``, seconds
+    waited → accuracy over whole ranges, of queries that emit updates.
+    """
 
     pipeline: Pipeline
     steps: dict[str, tuple[Int64s, Int64s]]
     expected: dict[str, list[dict[float, float] | None]]
+    expected_after: dict[str, list[dict[float, float] | None]]
 
     @classmethod
     def load(cls, warehouse: Warehouse, intervals: Sequence[Interval]) -> SlackHistory:
@@ -62,16 +67,19 @@ class SlackHistory:
         known = [label for label in warehouse.labels("slack_plan") if label < intervals[-1].label]
         before = [label for label in known if label < oldest][-1:]
         rows = warehouse.read_arrow("slack_plan", [*before, *(x for x in known if x >= oldest)]).to_pylist()
-        steps, expected = {}, {}
+        steps: dict[str, tuple[Int64s, Int64s]] = {}
+        expected: dict[str, list[dict[float, float] | None]] = {}
+        after: dict[str, list[dict[float, float] | None]] = {}
         for query in pipeline.queries:
             own = sorted((r for r in rows if r["query"] == query.id), key=lambda r: r["effective_from"])
             steps[query.id] = (
                 np.array([to_us(r["effective_from"]) for r in own], dtype=np.int64),
                 np.array([round(r["slack_s"] * 1e6) for r in own], dtype=np.int64),
             )
-            maps = [r["accuracy_by_share"] for r in own]
-            expected[query.id] = [None if m is None else {float(share): v for share, v in m} for m in maps]
-        return cls(pipeline, steps, expected)
+            for by_query, column in ((expected, "accuracy_by_share"), (after, "accuracy_by_wait")):
+                maps = [r[column] for r in own]
+                by_query[query.id] = [None if m is None else {float(at): v for at, v in m} for m in maps]
+        return cls(pipeline, steps, expected, after)
 
     def slack_us(self, query: Query, window_end_us: Int64s) -> Int64s:
         """K of each window, microseconds: the newest plan's, before any the declared initial slack.
@@ -93,13 +101,25 @@ class SlackHistory:
 
         By the newest plan at each window's end; NaN while nothing is known, or promised.
         """
-        maps = self.expected[query.id]
+        return self._by_maps(self.expected[query.id], query, window_end_us, share)
+
+    def accuracy_after(self, query: Query, window_end_us: Int64s, share: np.ndarray, wait_s: np.ndarray) -> np.ndarray:
+        """The same of answers that waited so long, whatever K was: what waits and what shares are worth, multiplied."""
+        waited = self._by_maps(self.expected_after[query.id], query, window_end_us, wait_s)
+        part, whole = (self.accuracy_expected(query, window_end_us, own) for own in (share, np.ones(len(share))))
+        known: np.ndarray = waited * np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)
+        return known
+
+    def _by_maps(
+        self, maps: Sequence[dict[float, float] | None], query: Query, window_end_us: Int64s, at: np.ndarray
+    ) -> np.ndarray:
+        """What the maps of the newest plans at each window's end say of these places."""
         index = np.searchsorted(self.steps[query.id][0], window_end_us, side="right") - 1
         found = np.full(len(window_end_us), np.nan)
         for step in np.unique(index[index >= 0]).tolist():
             known = maps[step]
             if known is not None:
-                found[index == step] = expected_accuracy(known, share[index == step])
+                found[index == step] = expected_accuracy(known, at[index == step])
         return found
 
     def pending_s(self, query: Query, at_us: int) -> float:

@@ -39,6 +39,7 @@ class Relation:
     """A table or mart: columns without the partition ``interval``, and what the warehouse calls it (``table``).
 
     ``newest``: the table has versions of each window; the relation has the one that was known last.
+    ``updates``: a table with further answers; the relation has the newest revision of each row, told apart by ``keys``.
     """
 
     schema: str
@@ -47,6 +48,8 @@ class Relation:
     comment: str
     table: str
     newest: bool = False
+    updates: str | None = None
+    keys: tuple[str, ...] = ()
 
     def all_columns(self) -> tuple[Column, ...]:
         """The columns as a client sees them: the declared ones, and the partition."""
@@ -64,7 +67,21 @@ class Relation:
             source += f" UNION ALL BY NAME SELECT * FROM read_parquet([{listed}], {partitions})"
         if self.newest:
             source = f"SELECT * FROM ({source}) QUALIFY known_at = max(known_at) OVER (PARTITION BY query, window_end)"
+        if self.updates is not None:
+            source = self._latest(source)
         return f"CREATE OR REPLACE VIEW {name} AS {source};\nCOMMENT ON VIEW {name} IS {_duckdb_text(self.comment)};\n"
+
+    def _latest(self, source: str) -> str:
+        """The newest revision of each row, but of those that have left. Of answers it is 1."""
+        of_answers = {"revision": 'coalesce(revision, 1) AS "revision"', "kind": "coalesce(kind, 'answer') AS \"kind\""}
+        selected = ", ".join(of_answers.get(c.name, f'"{c.name}"') for c in self.all_columns())
+        keys = ", ".join(f'"{name}"' for name in self.keys)
+        return (
+            f"SELECT {selected} FROM (SELECT * FROM "
+            f"(SELECT NULL::BOOLEAN AS deleted WHERE false UNION ALL BY NAME SELECT * FROM ({source})) "
+            f"QUALIFY row_number() OVER (PARTITION BY {keys} ORDER BY coalesce(revision, 1) DESC) = 1) "
+            "WHERE NOT coalesce(deleted, false)"
+        )
 
 
 _DUCKDB = {
@@ -120,7 +137,8 @@ def require_tables(warehouse: Warehouse) -> None:
 
 def files_of(warehouse: Warehouse, relation: Relation) -> tuple[str, ...]:
     """Paths of the relation's live files, in the cut that the warehouse reads."""
-    return warehouse.files(relation.table, warehouse.labels(relation.table))
+    tables = [relation.table, *([relation.updates] if relation.updates is not None else [])]
+    return tuple(path for table in tables for path in warehouse.files(table, warehouse.labels(table)))
 
 
 def duckdb_script(warehouse: Warehouse) -> str:
@@ -140,6 +158,13 @@ def _table(warehouse: Warehouse, schema: str, table: str, node: dict[str, Any] |
 def _mart(warehouse: Warehouse, node: dict[str, Any]) -> Relation | None:
     """A built mart has files of its own; a view is over another mart's, or the table of its name if there is one."""
     name = node["name"]
+    latest = node["config"]["meta"].get("latest_of")
+    if latest is not None:
+        if f"updates_{latest}" not in warehouse.tables():
+            return None
+        columns, keys = _without_interval(node["columns"].values()), tuple(node["config"]["meta"]["keys"])
+        updates = f"updates_{latest}"
+        return Relation(MARTS, name, columns, _comment(node), f"answers_{latest}", updates=updates, keys=keys)
     versions = node["config"]["meta"].get("newest_of")
     if versions is None and node["config"]["materialized"] != "table":
         # Of a query ON MISS OMIT the answers that kept the promise.

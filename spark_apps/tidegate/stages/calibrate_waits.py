@@ -7,6 +7,7 @@ past winners and windows needed is known from their truth. The decision is ``ope
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ from tidegate.operators.window_sizing import (
     Room,
     Want,
     choose_waits,
+    longest_wait_s,
     observed,
 )
 from tidegate.queries import planner
@@ -34,6 +36,7 @@ from tidegate.store.warehouse import Warehouse
 
 FOOTPRINTS = "footprints"
 """State: stream → what windows of any height on it would have taken."""
+_MOST_WAITS = 64
 _SCHEMA = pa.schema([("stream", pa.string()), *FOOTPRINT_SCHEMA])
 
 Row = dict[str, Any]
@@ -125,8 +128,24 @@ def within_memory(
         if expected is not None and support.known:
             by_share = [(f"{at:g}", expected * support.part(row["slack_s"], at, wanted_s)) for at in SHARES]
         row["accuracy_by_share"] = by_share
+        row["accuracy_by_wait"] = None if by_share is None else _by_wait(pipeline, row, support)
         planned.append(row)
     return planned
+
+
+def _by_wait(pipeline: Pipeline, row: Row, support: Support) -> list[tuple[str, float]] | None:
+    """What is expected of a query's answers over whole ranges, by their waits: at most 64 of its updates'.
+
+    None of a query without any. ``row``: of ``slack_plan``.
+    """
+    query, slack_s, horizon_s = pipeline.query(row["query"]), row["slack_s"], pipeline.horizon_s
+    if not query.emits_updates:
+        return None
+    every_s = query.emit_every_s or float(horizon_s)
+    count = max(0, math.ceil((horizon_s - slack_s) / every_s) - 1)
+    numbers = np.unique(np.linspace(1, count, min(count, _MOST_WAITS)).astype(np.int64)).tolist()
+    waits_s = sorted({0.0, slack_s, *(slack_s + number * every_s for number in numbers)})
+    return [(f"{at:.16g}", support.expected_after(at, slack_s, row["accuracy_expected"])) for at in waits_s]
 
 
 def wants_of(
@@ -152,9 +171,8 @@ def wants_of(
         if row is not None and support is not None and query.error is not None:
             share = support.needed_share(row["accuracy_target"])
         slack_s = 0.0 if row is None else row["slack_s"]
-        wants.append(
-            Want(query.id, query.ranges_s(), slack_s, share, known.get(query.id), query.longest_gap_s, query.priority)
-        )
+        of_late, gap_s, longest_s = known.get(query.id), query.longest_gap_s, longest_wait_s(pipeline, query, 0.0)
+        wants.append(Want(query.id, query.ranges_s(), slack_s, share, of_late, gap_s, query.priority, longest_s))
     return wants
 
 

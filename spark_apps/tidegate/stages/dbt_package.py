@@ -112,7 +112,7 @@ def _tables(warehouse: Warehouse) -> list[Declaration]:
     for name in warehouse.tables():
         described = dbt_project.declaration(pipeline, name, warehouse.schema(name))
         kind = name.partition("_")[0]
-        if described is not None and kind in ("answers", "truth", "kept", "corrections"):
+        if described is not None and kind in ("answers", "updates", "truth", "kept", "corrections"):
             sources.append(_source(pipeline, described, _types(warehouse.schema(name))))
         elif name in _COMMON:
             sources.append(_source(pipeline, declared[name], _types(warehouse.schema(name))))

@@ -62,6 +62,11 @@ _OWN = {
     "u": "The tuple's priority in [0, 1), from a hash of stream, id and seed; never changes.",
     "weight": "How many tuples the sampled one stands for: 1/fraction.",
 }
+_UPDATES = {
+    "revision": "Number of the answer within its window: 0 is the early one, 1 the promised one.",
+    "kind": "early, update or final.",
+    "deleted": "Whether the row is in the answer no more; only its keys are told then.",
+}
 _VERSION = "The name of the version: equal for equal contents."
 _IN_EFFECT_FROM = "Start of the interval from which on the version is in effect; UTC."
 _LEAF_AGGREGATES = {
@@ -159,6 +164,8 @@ def _generated_files(warehouse: Warehouse) -> Files:
         told = _answers_mart(query, warehouse.schema(table))
         names = [column["name"] for column in told["columns"]]
         files |= _model("marts", table, told, names, f"ref('stg_{_answers_in_marts(query)}')")
+        if query.emits_updates:
+            files |= _latest_mart(query, warehouse.schema(f"updates_{query.id}"))
     about = "The tables that the pipeline's own streams and queries name."
     source = {"name": SOURCE, "schema": SOURCE, "description": about, "tables": sources}
     return files | _merged_sources(source, freshness(pipeline))
@@ -229,6 +236,8 @@ def declaration(pipeline: Pipeline, table: str, schema: pa.Schema) -> Declaratio
     kind, _, name = table.partition("_")
     if kind == "reference":
         return _reference(next(t for t in pipeline.tables if t.name == name), table, schema)
+    if kind == "updates":
+        return _updates(pipeline.query(name), table, schema)
     if kind == "corrections":
         return _corrections(pipeline.query(name), table, schema)
     if kind == "events":
@@ -411,6 +420,66 @@ def _corrections(query: Query, table: str, schema: pa.Schema) -> Declaration:
         "columns": _columns(schema, texts),
         "data_tests": [_grain("window_end", *query.answer_keys, nullable=keys)],
     }
+
+
+def _updates(query: Query, table: str, schema: pa.Schema) -> Declaration:
+    about = (
+        f"Of query `{query.id}` what early answers, updates and final answers have otherwise than the answer of the "
+        "window before them, in the interval in which they were emitted."
+    )
+    keys = ["window_end", "revision", *query.answer_keys]
+    nullable = [name for name in query.answer_keys if name != "rank"]
+    return {
+        "name": table,
+        "description": _text(
+            about, _asked(query), grain="one row per window end, revision and row that changed or left."
+        ),
+        "columns": _columns(schema, _output_texts(query) | _UPDATES),
+        "data_tests": [_grain(*keys, nullable=nullable)],
+    }
+
+
+def _latest_mart(query: Query, schema: pa.Schema) -> Files:
+    """The SQL and the yml of the mart with the newest revision of each row of the query's answers."""
+    about = (
+        f"**What is the answer to query `{query.id}`, as far as is known now?** The newest revision of each row of the "
+        "answers and their updates, without the rows that have left."
+    )
+    names = [name for name in schema.names if name != "deleted"]
+    fields = pa.schema([schema.field(name) for name in names])
+    texts = _output_texts(query) | _UPDATES | {"kind": "answer: the promised one; else as in the updates."}
+    model = {
+        "name": f"latest_{query.id}",
+        "description": _text(about, _asked(query), grain="one row per window end and row of the answer."),
+        "config": {
+            "materialized": "view",
+            "contract": {"enforced": False},
+            "meta": {"latest_of": query.id, "keys": ["window_end", *query.answer_keys]},
+        },
+        "columns": _columns(fields, texts),
+    }
+    return {
+        f"models/marts/latest_{query.id}.sql": _latest_sql(query, names),
+        f"models/marts/latest_{query.id}.yml": as_yaml({"models": [model]}),
+    }
+
+
+def _latest_sql(query: Query, names: Sequence[str]) -> str:
+    """The newest revision of each row of a query's answers, which are revision 1."""
+    of_answers = {"revision": "cast(1 as bigint) as `revision`", "kind": "'answer' as `kind`"}
+    names = [*names, "interval"]
+    answers = ",\n".join(f"    {of_answers.get(name, f'`{name}`')}" for name in names)
+    updates = ",\n".join(f"    `{name}`" for name in names)
+    keys = ", ".join(f"`{name}`" for name in ("window_end", *query.answer_keys))
+    selected = ",\n".join(f"    `{name}`" for name in names)
+    return (
+        "with revisions as (\n"
+        f"select\n{answers},\n    false as `deleted`\nfrom {{{{ ref('stg_answers_{query.id}') }}}}\n"
+        f"union all\nselect\n{updates},\n    `deleted`\nfrom {{{{ ref('stg_updates_{query.id}') }}}}\n"
+        "),\n\nnewest_first as (\n"
+        f"select *, row_number() over (partition by {keys} order by `revision` desc) as _age\nfrom revisions\n"
+        f")\n\nselect\n{selected}\nfrom newest_first\nwhere _age = 1 and not `deleted`\n"
+    )
 
 
 def _answers_mart(query: Query, schema: pa.Schema) -> Declaration:

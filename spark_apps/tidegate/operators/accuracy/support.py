@@ -68,6 +68,21 @@ class Support:
             return 0.0
         return min(self.accuracy(slack_s, share) / whole, 1.0)
 
+    def expected_after(self, wait_s: float, slack_s: float, expected: float) -> float:
+        """The accuracy expected of answers over whole ranges after another wait than K, of which so much is expected.
+
+        A shorter wait keeps of it what it keeps of the weight, a longer one gets of what is missing the share that it
+        gets of the weight that K misses.
+
+        >>> support = Support(np.array([0.0, 60.0, 600.0]), np.ones(3), np.ones(3), 1.0)
+        >>> [round(support.expected_after(wait_s, 60, 0.6), 2) for wait_s in (0, 60, 600)]
+        [0.3, 0.6, 1.0]
+        """
+        then, now = self.accuracy(wait_s, 1.0), self.accuracy(slack_s, 1.0)
+        if wait_s <= slack_s:
+            return expected * then / now if now > 0 else 0.0
+        return expected + (1 - expected) * (then - now) / (1 - now) if now < 1 else expected
+
     def needed_share(self, covered: float) -> float:
         """The least of the shares told that so much of the weight needs no more than; ``tolerable`` of too few."""
         measured = ~np.isnan(self.share)

@@ -32,7 +32,13 @@ from tidegate.operators.window_sizing.rows import (
     query_plan_table,
     rates_table,
 )
-from tidegate.operators.window_sizing.spec import ControllerSpec, SizedQuery, SizedStream, declared_tuple_bytes
+from tidegate.operators.window_sizing.spec import (
+    ControllerSpec,
+    SizedQuery,
+    SizedStream,
+    declared_tuple_bytes,
+    longest_wait_s,
+)
 from tidegate.operators.window_sizing.state import STATE_SCHEMA, ControllerState, QueryState, StreamState
 from tidegate.operators.window_sizing.waits import Room, Wait, Want, choose_waits
 
@@ -79,6 +85,7 @@ __all__ = [
     "choose_waits",
     "declared_tuple_bytes",
     "live_plan",
+    "longest_wait_s",
     "observed",
     "plan",
     "plan_table",

@@ -34,9 +34,9 @@ class SizedStream:
 class SizedQuery:
     """A query as the controller knows it.
 
-    Per stream its range and slack width; ``slack_s`` (K), how long after its window's end it answers; DURATION
-    [active from, to). An answer at t + K sees the window ending at t, so the stream must still hold t − range at t + K:
-    what is needed of the stream's window is wider by K than what is asked.
+    Per stream its range and slack width; ``slack_s`` (K), how long after its window's end it answers, with updates for
+    the last time; DURATION [active from, to). An answer at t + K sees the window ending at t, so the stream must still
+    hold t − range at t + K: what is needed of the stream's window is wider by K than what is asked.
     """
 
     id: str
@@ -120,7 +120,9 @@ class ControllerSpec:
                     active_from_us=None if q.active_from is None else to_us(q.active_from),
                     active_to_us=None if q.active_to is None else to_us(q.active_to),
                     priority=q.priority,
-                    slack_s=slacks.get(q.id, float(pipeline.initial_slack_s) if q.promised is not None else 0.0),
+                    slack_s=longest_wait_s(
+                        pipeline, q, slacks.get(q.id, pipeline.initial_slack_s if q.promised is not None else 0.0)
+                    ),
                 )
                 for q in pipeline.queries
             ),
@@ -214,6 +216,11 @@ class ControllerSpec:
 def _tolerated(query: Query) -> float:
     """The share of its ranges that a query can miss, as far as its declaration tells: sessions are never narrowed."""
     return 0.0 if query.sessions is not None else query.error or 0.0
+
+
+def longest_wait_s(pipeline: Pipeline, query: Query, slack_s: float) -> float:
+    """How long after its window's end a query needs its tuples: K, or with updates until the window is final."""
+    return float(slack_s if query.emit_every_s is None else max(slack_s, pipeline.horizon_s))
 
 
 def declared_tuple_bytes(stream: Stream) -> float:

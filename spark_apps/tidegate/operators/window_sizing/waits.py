@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidegate.operators.accuracy.slack import rounded_up
 from tidegate.operators.accuracy.support import SHARES, Support
@@ -33,6 +33,7 @@ class Want:
 
     ``ranges_s``: stream → range. ``slack_s``: K that its promise asks for. ``share``: of its ranges, the least with
     which the promise is kept. ``support``: what is known of its past; None without a promise. ``delay_s``: EVERY.
+    ``longest_wait_s``: how long its answers wait for the last time, whatever K is; 0: K.
     """
 
     query: str
@@ -42,6 +43,7 @@ class Want:
     support: Support | None
     delay_s: float
     priority: int = 0
+    longest_wait_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,8 @@ class Room:
 
     def heights(self, want: Want, slack_s: float, share: float) -> Heights:
         """Those of the query's windows; K and the width in whole ticks each, as windows hold them."""
-        return {s: self._ticks(share * range_s) + self._ticks(slack_s) for s, range_s in want.ranges_s.items()}
+        until_s = max(slack_s, want.longest_wait_s) if share > 0 else slack_s
+        return {s: self._ticks(share * range_s) + self._ticks(until_s) for s, range_s in want.ranges_s.items()}
 
     def taken(self, heights: Heights) -> float:
         """The bytes of windows of these heights, together."""
@@ -101,9 +104,9 @@ def choose_waits(wants: Sequence[Want], room: Room) -> dict[str, Wait]:
 
     **Cost.** O(q) where all fits; else O(q log q), and O(l² · s) for l queries that are limited, with s useful steps.
 
-    **Guarantee.** No K is more than was wanted. All are those wanted if they fit M, over whole ranges or over the
-    shares that keep the promises. A query is limited only if its promise does not fit beside those that were kept
-    before it.
+    **Guarantee.** No K is more than was wanted, and none depends on updates unless all fits beside them. All are those
+    wanted if they fit M, over whole ranges or over the shares that keep the promises. A query is limited only if its
+    promise does not fit beside those that were kept before it.
 
     >>> import numpy as np
     >>> days = np.arange(9.0) * 86400
@@ -116,9 +119,12 @@ def choose_waits(wants: Sequence[Want], room: Room) -> dict[str, Wait]:
     8.0 False 900.0
     3.0 True 900.0
     """
-    chosen = _all_wanted(wants, room)
-    if chosen is not None:
-        return _told(wants, chosen, room)
+    with_updates, without = wants, [replace(want, longest_wait_s=0.0) for want in wants]
+    # Where they do not fit beside updates, promises do not give way to them.
+    for wants in (with_updates, without):
+        chosen = _all_wanted(wants, room)
+        if chosen is not None:
+            return _told(with_updates, chosen, room)
     usable = Room(room.budget_bytes * (1 - _LEFT_FREE), room.tick_us, room.bytes_at)
     reserved: dict[str, int] = {}
     cells: dict[str, Cell] = {}
@@ -139,7 +145,7 @@ def choose_waits(wants: Sequence[Want], room: Room) -> dict[str, Wait]:
         raised = together(reserved, room.heights(want, want.slack_s, want.share))
         if room.taken(raised) <= room.budget_bytes:
             reserved, cells[want.query] = raised, (want.slack_s, want.share)
-    return _told(wants, cells, room)
+    return _told(with_updates, cells, room)
 
 
 Cell = tuple[float, float]
