@@ -414,7 +414,7 @@ def _read_every(keyword: Token, values: list[Token], query: QueryText, report: R
     if until is not None:
         expected = "EMIT EARLY, EVERY 1 HOUR UNTIL FINAL" if "EMIT" in query.offsets else EMIT_SHAPE
         report.add(until.start, "UNTIL FINAL belongs to EMIT", expected)
-    if query.session is not None:
+    elif query.session is not None:
         report.add(keyword.start, "a session is answered when it has ended, not every so often", "no EVERY")
     elif query.times:
         expected = "no EVERY" if at is None else f"the stream's name, and {CALENDAR_SHAPE}"
