@@ -188,14 +188,15 @@ def _is_plain_select(tokens: list[Token], report: Report) -> bool:
         message = f"a query cannot begin with '{first.text[:60]}'"
         report.add(first.start, message, "SELECT", Misspelt(first.text, ["SELECT"]))
         return False
-    for token, following in zip(tokens[1:], [*tokens[2:], None], strict=False):
+    for index, (token, following) in enumerate(zip(tokens[1:], [*tokens[2:], None], strict=False), 1):
         if token.text.upper() == "EMIT" and following is not None and following.text.upper() in _EMITTED:
             report.add(token.start, "EMIT is not supported: a window is answered once, K after its end", "no EMIT")
             return False
         if token.token_type in _SET_OPERATIONS:
             report.add(token.start, f"{token.text.upper()} is not supported", "one SELECT, and a query for each other")
             return False
-        if token.token_type is TokenType.SELECT:
+        exists = index > 1 and tokens[index - 1].text == "(" and is_word(tokens[index - 2], "EXISTS")
+        if token.token_type is TokenType.SELECT and not exists:
             report.add(token.start, "subqueries are not supported", f"streams by name; {_DERIVED}")
             return False
     return True

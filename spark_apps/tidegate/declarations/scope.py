@@ -87,7 +87,7 @@ class Scope:
     ``references``: aliases of reference tables → their columns, by name in lower case, as columns of the alias whose
     tuples are looked up. ``matched``: alias → SQL that is true of tuples for which there is a row. ``classes``: the
     join classes, once the WHERE clause has been read. ``answers``: names of the answer's columns, once the SELECT list
-    has been read, to suggest.
+    has been read, to suggest. ``takes_back``: whether what is in the result may leave it again.
     """
 
     aliases: dict[str, StreamSchema]
@@ -95,6 +95,7 @@ class Scope:
     answers: tuple[str, ...] = ()
     references: dict[str, dict[str, ScopedColumn]] = field(default_factory=dict)
     matched: dict[str, list[str]] = field(default_factory=dict)
+    takes_back: bool = False
 
     def find(self, column: exp.Column) -> ScopedColumn | Unresolved:
         """The column that a name means.

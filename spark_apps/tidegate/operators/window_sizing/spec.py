@@ -115,7 +115,10 @@ class ControllerSpec:
                 SizedQuery(
                     id=q.id,
                     ranges_s=q.ranges_s(),
-                    slack_widths_s={s: learnt.get((q.id, s), (q.error or 0.0) * r) for s, r in q.ranges_s().items()},
+                    slack_widths_s={
+                        s: learnt.get((q.id, s), (q.error or 0.0) * r) if q.is_narrowed else 0.0
+                        for s, r in q.ranges_s().items()
+                    },
                     delay_s=q.longest_gap_s,
                     active_from_us=None if q.active_from is None else to_us(q.active_from),
                     active_to_us=None if q.active_to is None else to_us(q.active_to),
