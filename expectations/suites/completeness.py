@@ -80,7 +80,8 @@ def _stages(case: Case) -> Iterator[dict[str, object]]:
 def _windows(case: Case) -> Iterator[dict[str, object]]:
     for query in case.pipeline.queries:
         answers, truth, allowed = due_windows(case, query)
-        yield _row(case, query, f"answers_{query.id}", answers, answers)
+        # With a bound a window that is not held whole has no answer.
+        yield _row(case, query, f"answers_{query.id}", answers if query.is_narrowed else frozenset(), answers)
         yield _row(case, query, f"truth_{query.id}", truth, allowed)
 
 

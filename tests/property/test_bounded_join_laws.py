@@ -85,8 +85,16 @@ def tuples(draw: st.DrawFn) -> list[dict[str, Any]]:
     rows = []
     for number in range(draw(st.integers(0, 14))):
         at = draw(st.integers(0, 24))
-        own = {"no": str(number), "at": at, "seen": at + draw(st.integers(0, 12)), "number": draw(st.sampled_from([1, 2, None]))}
-        own |= {"word": draw(st.sampled_from(["card", "x", None])), "value": draw(st.sampled_from([None, 0.5, 1.5, 2.5]))}
+        own = {
+            "no": str(number),
+            "at": at,
+            "seen": at + draw(st.integers(0, 12)),
+            "number": draw(st.sampled_from([1, 2, None])),
+        }
+        own |= {
+            "word": draw(st.sampled_from(["card", "x", None])),
+            "value": draw(st.sampled_from([None, 0.5, 1.5, 2.5])),
+        }
         rows.append(own)
     return sorted(rows, key=lambda row: row["seen"])
 
@@ -172,9 +180,7 @@ def test_answers_equal_the_definition(name: str, tmp_path_factory: pytest.TempPa
     least = data.draw(st.integers(0, 4))
     ends = np.array([us(end) for end in range(2, 36, 2)])
     lag = query.lag_us
-    schedules = [
-        Schedule.from_ticks(ends, (least + k) * MINUTE // 2 + lag, {"o": 5 * MINUTE}) for k in slack
-    ]
+    schedules = [Schedule.from_ticks(ends, (least + k) * MINUTE // 2 + lag, {"o": 5 * MINUTE}) for k in slack]
     questions = [
         Question(query, own, np.ones(len(own)), files, MINUTE, int((own.emit_us - own.window_end_us).min()) - lag)
         for own in schedules

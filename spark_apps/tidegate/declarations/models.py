@@ -508,11 +508,13 @@ class Query(Model):
         """
         ranges: dict[str, float] = {}
         for window in self.windows:
-            reach_s = window.range_s + self.lag_s
-            if window.bound is not None:  # its own end is so long after the other's
-                reach_s -= window.bound.high_s
+            reach_s = window.range_s + self.due_after_s(window)
             ranges[window.stream] = max(ranges.get(window.stream, 0.0), reach_s)
         return ranges
+
+    def due_after_s(self, window: Window) -> float:
+        """How long after the end of one of its windows the answer is due, K aside: 0 without a bound."""
+        return self.lag_s if window.bound is None else self.lag_s - window.bound.high_s
 
     @property
     def group_outputs(self) -> tuple[str, ...]:

@@ -93,6 +93,7 @@ def _parse(
     joined = None if lookups is None else read_joined(sources, conditions, scope, report, tick_us)
     if lookups is None or joined is None:
         return None
+    scope.matched_only = frozenset(alias for alias, kind in optional.items() if kind != "left")
     scope.takes_back = any(kind in ("left", "anti") for kind in optional.values())
     shows_start = take_columns(select, scope, report)
     if shows_start and len({(window.range_s, window.calendar) for window in sources.windows}) > 1:

@@ -155,9 +155,7 @@ class Matching:
         self.waits = np.concatenate([waits, first_us[1] == NEVER_US])
         return rows
 
-    def _shown(
-        self, left: pa.Table, rows: Int64s, at_us: Int64s, sign: int, right: pa.Table | None = None
-    ) -> pa.Table:
+    def _shown(self, left: pa.Table, rows: Int64s, at_us: Int64s, sign: int, right: pa.Table | None = None) -> pa.Table:
         """Rows of the result, of some left tuples; without ``right`` with what stands for it."""
         join, count = self.join, len(rows)
         own = left.take(pa.array(rows))
