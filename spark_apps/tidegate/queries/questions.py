@@ -253,7 +253,8 @@ def _slot_types(query: Query) -> dict[str, pa.DataType]:
 def _slots_of(query: Query, alias: str) -> list[str]:
     """The slots that an alias has, in the order of their types."""
     own = {j.slot for j in query.join_classes if alias in {a for a, _ in j.columns}}
-    own |= {one.slot for one in (*query.group_by, *query.compared, *query.aggregates) if one.alias == alias}
+    own |= {g.slot for g in query.group_by if g.alias == alias} | {c.slot for c in query.compared if c.alias == alias}
+    own |= {a.slot for a in query.aggregates if a.alias == alias}
     return [slot for slot in _slot_types(query) if slot in own]
 
 
