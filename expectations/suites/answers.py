@@ -90,14 +90,14 @@ def _after_end(rows: pa.Table, lag_s: float) -> pa.ChunkedArray:
 
 
 def _widths(query: Query, rows: pa.Table) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """Width and range of the alias that fills most of its range, and the product of width/range."""
+    """Width and range of the alias that fills most of its range, and the product of width/range; of those with one."""
     if rows.num_rows == 0:
         empty = pa.array([], pa.float64())
         return empty, empty, empty
-    by_alias = [pc.map_lookup(rows["width_s"], pa.scalar(w.alias), "first") for w in query.windows]
+    by_alias = [pc.map_lookup(rows["width_s"], pa.scalar(w.alias), "first") for w in query.ranged]
     # An alias that the map does not name counts as beyond its range: nobody can tell what it held.
     widths = np.array([pc.fill_null(w, np.inf).to_numpy() for w in by_alias])
-    ranges = np.array([_ranges(w, rows) for w in query.windows])
+    ranges = np.array([_ranges(w, rows) for w in query.ranged])
     fullest = np.argmax(widths / ranges, axis=0)
     at = np.arange(rows.num_rows)
     product = np.prod(widths / ranges, axis=0)

@@ -9,7 +9,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from expectations.tables import Cached, Case
+from expectations.windows import due_windows
 
 from tidegate.cli import main
 from tidegate.declarations import load_pipeline
@@ -159,6 +162,11 @@ def by_window(rows: list[dict[str, Any]], names: list[str]) -> dict[datetime, li
     return {end: sorted(own, key=repr) for end, own in found.items()}
 
 
+def ends_in(warehouse: Warehouse, table: str, label: str) -> set[int]:
+    """The ends of a partition's windows, microseconds."""
+    return set(warehouse.read_arrow(table, [label]).column("window_end").cast(pa.int64()).to_pylist())
+
+
 @pytest.mark.parametrize("query", list(RANGES))
 def test_answers_and_truths_are_those_of_the_definition(whole: dict[str, Any], query: str) -> None:
     answers, truth = whole[f"answers_{query}"], whole[f"truth_{query}"]
@@ -204,6 +212,13 @@ def test_interval_by_interval_and_again_the_rows_are_the_same(whole: dict[str, A
     with RunContext(pipeline, tmp_path / "warehouse", here=True) as context:
         stages.run(context, intervals[2:4], STAGES)
     assert tables(tmp_path / "warehouse", pipeline) == whole
+    warehouse = Warehouse(tmp_path / "warehouse", pipeline)
+    for interval in intervals:
+        case = Case(pipeline, interval, Cached(warehouse))
+        for query in RANGES:
+            answers, truth, _ = due_windows(case, pipeline.query(query))
+            assert answers == ends_in(warehouse, f"answers_{query}", interval.label), (interval.label, query)
+            assert truth == ends_in(warehouse, f"truth_{query}", interval.label), (interval.label, query)
 
 
 def test_a_live_run_gives_them_too(whole: dict[str, Any], tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 {%- set final_after_s -%}
 {%- if lags -%}
 case query
-{%- for query in lags %} when '{{ query.id }}' then {{ var('horizon_s') + query.lag_s }}{% endfor %} else {{ var('horizon_s') }} end
+{%- for query in lags %} when '{{ query.id }}' then {{ var('horizon_s') + query.lag_s }}{% endfor %}
+{{- ' else ' ~ var('horizon_s') ~ ' end' -}}
 {%- else -%}
 {{ var('horizon_s') }}
 {%- endif -%}

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from tidegate.declarations.models import Pipeline, Stream, to_us
+from tidegate.declarations.models import Pipeline, Query, Stream, to_us
 from tidegate.operators.window_sizing.needs import Needs, QueryNeed, WindowNeed
 from tidegate.values.types import family_of
 
@@ -121,7 +121,7 @@ class ControllerSpec:
                     },
                     delay_s=q.longest_gap_s,
                     active_from_us=None if q.active_from is None else to_us(q.active_from),
-                    active_to_us=None if q.active_to is None else to_us(q.active_to),
+                    active_to_us=None if q.active_to is None else to_us(q.active_to) + _still_needed_us(pipeline, q),
                     priority=q.priority,
                     slack_s=slacks.get(q.id, float(pipeline.initial_slack_s) if q.promised is not None else 0.0),
                 )
@@ -212,6 +212,11 @@ class ControllerSpec:
             asked.append(QueryNeed(query.id, ranges_s, slack_s, query.delay_s, query.weight, query.priority))
         windows = [WindowNeed(s.name, byte_rates[s.name], s.max_width_s) for s in self.streams]
         return Needs.of(windows, asked).in_quanta(self.tick_s)
+
+
+def _still_needed_us(pipeline: Pipeline, query: Query) -> int:
+    """How long after its last window a query with a bound still needs its tuples: until that has been answered."""
+    return 0 if query.is_narrowed else pipeline.final_after_us(query)
 
 
 def declared_tuple_bytes(stream: Stream) -> float:
