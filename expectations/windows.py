@@ -21,10 +21,10 @@ def always_answers(query: Query) -> bool:
 
 def due_windows(case: Case, query: Query) -> tuple[frozenset[int], frozenset[int], frozenset[int]]:
     """Ends (µs since 1970) of the windows whose instant of emission lies in the interval, and of those that became
-    final (end + horizon) in it: of all multiples of EVERY, or begins of the calendar; with those of the slots that
-    were answered.
+    final (end + lag of a bound + horizon) in it: of all multiples of EVERY, or begins of the calendar; with those of
+    the slots that were answered.
     """
-    horizon, tick = case.pipeline.horizon_s * 1_000_000, case.pipeline.tick_s * 1_000_000
+    horizon, tick = case.pipeline.final_after_us(query), case.pipeline.tick_s * 1_000_000
     begin, end = to_us(case.interval.start), to_us(case.interval.end)
     emitted = _emissions(case, query, begin - horizon, end + tick)
     answers = frozenset(window for window, at in emitted.items() if begin <= at < end)
@@ -40,8 +40,9 @@ def _emissions(case: Case, query: Query, begin: int, end: int) -> dict[int, int]
     of its slots, and the windows end K (in whole ticks) before. A plan reigns over (its own instant, the next one's].
     """
     pipeline, tick = case.pipeline, case.pipeline.tick_s * 1_000_000
-    earliest = begin - pipeline.horizon_s * 1_000_000 - tick
-    slacks = _steps(case, query, "slack_plan", earliest - pipeline.horizon_s * 1_000_000)
+    horizon = pipeline.final_after_us(query)
+    earliest = begin - horizon - tick
+    slacks = _steps(case, query, "slack_plan", earliest - horizon)
     plans = _steps(case, query, "query_plan", earliest) or [(earliest, (None, None, None))]
 
     def waits(at: int) -> int:
@@ -51,9 +52,10 @@ def _emissions(case: Case, query: Query, begin: int, end: int) -> dict[int, int]
         # A query that promises nothing waits for nothing.
         return 0 if query.promised is None else pipeline.initial_slack_s * 1_000_000
 
-    asked = set(_asked(case, query, earliest - pipeline.horizon_s * 1_000_000, end, tick))
-    regular = _regular(case, query, earliest - pipeline.horizon_s * 1_000_000, end)
-    offered = [(window, window + waits(window)) for window in regular]
+    asked = set(_asked(case, query, earliest - horizon, end, tick))
+    regular = _regular(case, query, earliest - horizon, end)
+    # With a bound windows are answered, and K is looked up, once its lag is over.
+    offered = [(window, window + query.lag_us + waits(window + query.lag_us)) for window in regular]
     given: dict[int, int] = {}
     for index, (from_us, (slot_end, period, extra)) in enumerate(plans):
         until = min(plans[index + 1][0] if index + 1 < len(plans) else end, end - 1)

@@ -54,7 +54,7 @@ def _truth(cases: Cases, query: Query) -> pa.Table:
                     *(["event_id"] if query.kind == "top_k" else []),
                 ],
             ),
-            "final_after_start_s": _final(cases, rows),
+            "final_after_start_s": pc.add(_final(cases, rows), query.lag_s),
         },
         _FRAME,
         rows.num_rows,
@@ -62,7 +62,14 @@ def _truth(cases: Cases, query: Query) -> pa.Table:
 
 
 def _final(cases: Cases, rows: pa.Table) -> pa.ChunkedArray:
+    """Seconds from the interval's start to when the windows are final, but for a bound's lag."""
     return pc.add(seconds(rows["window_end"], cases.starts(rows)), float(cases.pipeline.horizon_s))
+
+
+def _lags(cases: Cases, rows: pa.Table) -> pa.Array:
+    """How much later windows are final by the bound of their query."""
+    lags = {query.id: query.lag_s for query in cases.pipeline.queries}
+    return pa.array([lags.get(query, 0.0) for query in rows["query"].to_pylist()], pa.float64())
 
 
 def _accuracy(cases: Cases) -> pa.Table:
@@ -88,7 +95,7 @@ def _accuracy(cases: Cases) -> pa.Table:
                 null_handling="replace",
             ),
             "nulls": nulls(rows, ["query", "window_end", "metric"]),
-            "final_after_start_s": _final(cases, rows),
+            "final_after_start_s": pc.add(_final(cases, rows), _lags(cases, rows)),
             "hit_rate": pc.if_else(hit, value, none),
             "least_hit_rate": pc.if_else(hit, promised, none),
             "relative_error": pc.if_else(error, value, none),

@@ -61,7 +61,7 @@ def _answers(cases: Cases, query: Query) -> pa.Table:
             "grain": grain(query, rows),
             "nulls": nulls(rows, [*_CONTRACT, *_keys(query)]),
             "emitted_after_start_s": seconds(rows["emitted_at"], cases.starts(rows)),
-            "emitted_after_end_s": _after_end(rows),
+            "emitted_after_end_s": _after_end(rows, query.lag_s),
             "slack_s": rows["slack_s"],
             "off_tick_s": None if query.sessions is not None else pc.divide(pc.cast(off_us, pa.float64()), 1e6),
             "coverage": rows["coverage"],
@@ -82,22 +82,22 @@ def _keys(query: Query) -> list[str]:
     return ["rank", *(["event_id"] if query.kind == "top_k" else [])] if query.is_ranked else []
 
 
-def _after_end(rows: pa.Table) -> pa.ChunkedArray:
-    """Seconds from the window's end to the answer; the slack itself where they agree to the microsecond."""
-    waited = seconds(rows["emitted_at"], rows["window_end"])
+def _after_end(rows: pa.Table, lag_s: float) -> pa.ChunkedArray:
+    """Seconds from the window's end and a bound's lag to the answer; the slack where they agree to the microsecond."""
+    waited = pc.subtract(seconds(rows["emitted_at"], rows["window_end"]), lag_s)
     agree = pc.less_equal(pc.abs(pc.subtract(waited, rows["slack_s"])), 1e-6)
     return pc.if_else(agree, rows["slack_s"], waited)
 
 
 def _widths(query: Query, rows: pa.Table) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """Width and range of the alias that fills most of its range, and the product of width/range."""
+    """Width and range of the alias that fills most of its range, and the product of width/range; of those with one."""
     if rows.num_rows == 0:
         empty = pa.array([], pa.float64())
         return empty, empty, empty
-    by_alias = [pc.map_lookup(rows["width_s"], pa.scalar(w.alias), "first") for w in query.windows]
+    by_alias = [pc.map_lookup(rows["width_s"], pa.scalar(w.alias), "first") for w in query.ranged]
     # An alias that the map does not name counts as beyond its range: nobody can tell what it held.
     widths = np.array([pc.fill_null(w, np.inf).to_numpy() for w in by_alias])
-    ranges = np.array([_ranges(w, rows) for w in query.windows])
+    ranges = np.array([_ranges(w, rows) for w in query.ranged])
     if query.sessions is not None:
         ranges = _lengths(query, rows)
     fullest = np.argmax(widths / ranges, axis=0)
@@ -134,7 +134,9 @@ def expectations(gxe: Any, pipeline: Pipeline, policy: Policy) -> list[Any]:
     rules.between(
         "answer_emitted_in_interval", "emitted_at lies in the interval", "emitted_after_start_s", 0, before_end
     )
-    rules.equal("answer_emitted_at_slack", "emitted_at = window_end + slack", "emitted_after_end_s", "slack_s")
+    rules.equal(
+        "answer_emitted_at_slack", "emitted_at = window_end + lag of a bound + slack", "emitted_after_end_s", "slack_s"
+    )
     rules.at_most("answer_on_tick", "window_end is a multiple of the tick", "off_tick_s", 0)
     rules.between("answer_coverage_in_range", "coverage lies in [0, 1]", "coverage", 0, 1)
     rules.equal("answer_coverage_is_product", "coverage = product of width/range", "coverage", "product_of_widths")

@@ -82,7 +82,8 @@ def _windows(case: Case) -> Iterator[dict[str, object]]:
         if query.sessions is not None:
             continue  # which there are, tuples say: that each is emitted, or final, in the interval is checked there
         answers, truth, allowed = due_windows(case, query)
-        yield _row(case, query, f"answers_{query.id}", answers, answers)
+        # With a bound a window that is not held whole has no answer.
+        yield _row(case, query, f"answers_{query.id}", answers if query.is_narrowed else frozenset(), answers)
         yield _row(case, query, f"truth_{query.id}", truth, allowed)
 
 

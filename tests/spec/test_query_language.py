@@ -52,7 +52,7 @@ FARES: dict[str, ColumnType] = {
 }
 STREAMS = {
     "departures": StreamSchema("departures", DEPARTURES, "event_time"),
-    "weather": StreamSchema("weather", WEATHER),
+    "weather": StreamSchema("weather", WEATHER, "observed"),
     "fares": StreamSchema("fares", FARES),
 }
 TABLES = {

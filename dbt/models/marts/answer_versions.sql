@@ -1,4 +1,15 @@
-{% set truth_known_at = 'window_end + make_dt_interval(0, 0, 0, ' ~ var('horizon_s') ~ ')' %}
+{#- With a bound a window is final so much later. -#}
+{%- set lags = var('queries', []) | selectattr('lag_s', 'defined') | list -%}
+{%- set final_after_s -%}
+{%- if lags -%}
+case query
+{%- for query in lags %} when '{{ query.id }}' then {{ var('horizon_s') + query.lag_s }}{% endfor %}
+{{- ' else ' ~ var('horizon_s') ~ ' end' -}}
+{%- else -%}
+{{ var('horizon_s') }}
+{%- endif -%}
+{%- endset -%}
+{%- set truth_known_at = 'window_end + make_dt_interval(0, 0, 0, ' ~ final_after_s ~ ')' -%}
 with truth as (
     select query, window_end, `rank`, values_json, `interval` from {{ ref('int_truth') }}
 ),

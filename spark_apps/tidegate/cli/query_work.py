@@ -8,7 +8,7 @@ import textwrap
 from tidegate.declarations.models import Pipeline, Query, Window
 from tidegate.operators.arrivals import is_text
 from tidegate.operators.window_sizing import longest_wait_s
-from tidegate.queries.questions import aggregate_spec
+from tidegate.queries.questions import held_schemas
 from tidegate.readable import format_bytes, format_seconds
 
 _LABEL = 10
@@ -43,6 +43,9 @@ def _joins(query: Query) -> str:
     sides = {
         w.alias: {j.slot for j in query.join_classes if w.alias in {a for a, _ in j.columns}} for w in query.windows
     }
+    bounded = query.bounded
+    if bounded is not None and bounded.bound is not None:
+        return f"{bounded.bound.to} and {bounded.alias} matched key by key within the bound, as they arrive: one stream"
     names = {j.slot: j.columns[0][1] for j in query.join_classes}
     wanted = {g.alias: g.words for g in query.group_by}
     if all(keys == next(iter(sides.values())) for keys in sides.values()):
@@ -79,12 +82,15 @@ def _state(pipeline: Pipeline, query: Query) -> str:
             return f"at most {tuples:.4g} candidates, the {query.limit} best of each pane and group ({groups})"
         tuples = min(float(query.limit or 0) * panes, tuples)
         return f"at most {tuples:.4g} candidates, the {query.limit} best of each pane"
-    total = sum(_tuples(pipeline, w, slack_s) * _bytes(pipeline, query, i) for i, w in enumerate(query.windows))
-    tuples = sum(_tuples(pipeline, w, slack_s) for w in query.windows)
+    held = [_tuples(pipeline, w, slack_s + query.due_after_s(w)) for w in query.windows]
+    total = sum(count * _bytes(pipeline, query, i) for i, count in enumerate(held))
+    tuples = sum(held)
     until = " until the last update" if query.emit_every_s is not None else ""
     waits = f" and a wait of {format_seconds(slack_s)}{until}" if slack_s else ""
-    held = f"about {format_bytes(total)}: {tuples:.4g} tuples in whole windows{waits}"
-    return f"{held}; independent of the number of joined pairs"
+    told = f"about {format_bytes(total)}: {tuples:.4g} tuples in whole windows{waits}"
+    if query.bounded is not None:
+        return f"{told}, once to be matched and once in the result; further pairs come on top"
+    return f"{told}; independent of the number of joined pairs"
 
 
 def _tuples(pipeline: Pipeline, window: Window, slack_s: float) -> float:
@@ -92,8 +98,8 @@ def _tuples(pipeline: Pipeline, window: Window, slack_s: float) -> float:
 
 
 def _bytes(pipeline: Pipeline, query: Query, side: int) -> float:
-    held = aggregate_spec(query).side_schema(side)
-    kinds = [field.type for field in held]
+    schemas = held_schemas(query, query.windows[side].alias)
+    kinds = [field.type for schema in schemas for field in schema]
     return sum(_TEXT_BYTES if is_text(kind) else kind.bit_width / 8 for kind in kinds) + len(kinds) / 8
 
 
@@ -103,7 +109,11 @@ def _cost(pipeline: Pipeline, query: Query) -> str:
     if query.kind == "top_k":
         return "one comparison per tuple; windows are answered from the candidates of their panes, many at once"
     extremes = dict.fromkeys(a.function.upper() for a in query.aggregates if a.called.extreme is not None)
-    cost = "a tuple updates its key's running totals twice, on arrival and on expiry, however wide the window is"
+    if query.bounded is not None:
+        cost = "a look at each pair of equal keys within the bound, once; then as of one stream: "
+    else:
+        cost = ""
+    cost += "a tuple updates its key's running totals twice, on arrival and on expiry, however wide the window is"
     if extremes:
         cost += f"; {' and '.join(extremes)}: times the logarithm of the windows answered at once"
     ranked = dict.fromkeys(a.function.upper() for a in query.aggregates if a.called.of_ranks)

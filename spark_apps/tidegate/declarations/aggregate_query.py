@@ -259,6 +259,10 @@ class AggregateQuery:
         alias = self._alias_of(node, parts, "the aggregate")
         if alias is None:
             return None
+        if self.scope.takes_back and function.extreme is not None:
+            message = f"{function.name.upper()} cannot be taken back when a match comes late: not of LEFT or ANTI joins"
+            self.report.add(offset_of(node), message, "COUNT, SUM, AVG, PERCENTILE or COUNT(DISTINCT …)")
+            return None
         refusal = function.refusal(kind)
         if refusal:
             self.report.add(offset_of(node), *refusal)

@@ -161,7 +161,7 @@ def _history(stream: Stream) -> str:
 
 
 def _query_lines(pipeline: Pipeline, query: Query) -> list[str]:
-    windows = [(w.alias, f"{_window(query, w)} of {_read(w)}") for w in query.windows]
+    windows = [(w.alias, _bounded(w) if w.bound else f"{_window(query, w)} of {_read(w)}") for w in query.windows]
     joins = [" = ".join(f"{alias}.{column}" for alias, column in joined.columns) for joined in query.join_classes]
     slots = {g.slot: g.words for g in query.group_by}
     slots |= {a.slot: a.words(_argument(a.alias, a.expression)) for a in query.aggregates}
@@ -173,6 +173,7 @@ def _query_lines(pipeline: Pipeline, query: Query) -> list[str]:
         ("where", "\n".join(f"{alias}: {predicate}" for alias, predicate in query.predicates.items())),
         ("joined on", "\n".join(joins)),
         ("of these", "\n".join(condition.words for condition in query.conditions)),
+        ("result", _result(query)),
         ("groups", ", ".join(f"{g.slot} = {slots[g.slot]}" for g in query.group_by)),
         ("aggregates", ", ".join(f"{a.slot} = {slots[a.slot]}" for a in query.aggregates)),
         ("having", query.having or ""),
@@ -190,6 +191,40 @@ def _query_lines(pipeline: Pipeline, query: Query) -> list[str]:
 
 def _lookups(lookups: Sequence[Lookup]) -> str:
     return ", ".join(f"{lookup.table} by {', '.join(lookup.keys)}" for lookup in lookups)
+
+
+def _bounded(window: Window) -> str:
+    """Which tuples of a window without RANGE match one of the other."""
+    assert window.bound is not None
+    ends = [
+        f"{show_duration(abs(end_s))} {'before' if end_s < 0 else 'after'}" if end_s else "the time of"
+        for end_s in (window.bound.low_s, window.bound.high_s)
+    ]
+    return f"{_read(window)} from {ends[0]} to {ends[1]} each {window.bound.to}"
+
+
+def _result(query: Query) -> str:
+    """What a join with a bound has, and when it is known."""
+    bounded = query.bounded
+    if bounded is None or bounded.bound is None:
+        return ""
+    of, alias = bounded.bound.to, bounded.alias
+    told = {
+        "inner": f"{of} with each {alias} that matches",
+        "left": f"{of} with each {alias} that matches, or with NULLs where none does",
+        "semi": f"each {of} that has a match, once",
+        "anti": f"each {of} that has no match",
+    }[bounded.bound.kind]
+    notes = [told]
+    if query.lag_s:
+        lag = show_duration(query.lag_s)
+        notes = [f"{told}; answered {lag} and K after a window's end, and final {lag} and the horizon after it"]
+    if bounded.bound.is_optional:
+        notes.append(
+            f"An {of} whose match is later than K counts as one without: its error is that of K like any other."
+        )
+    notes.append("Held whole or not at all: a window that does not fit into memory has no answer, and is missed.")
+    return "\n".join(line for note in notes for line in wrap(note, _WIDTH))
 
 
 def _read(window: Window) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from tidegate.declarations.models import Sessions, Window
+from tidegate.declarations.join_conditions import conjuncts
+from tidegate.declarations.models import JoinKind, Sessions, Window
 from tidegate.declarations.names import CLAUSES, CLAUSES_OF_SEVERAL_WORDS, refusal
 from tidegate.declarations.positions import Misspelt, Report
 from tidegate.declarations.query_text import CALENDAR_SHAPE, WINDOW_SHAPE, QueryText, SessionClause, WindowClause
@@ -15,15 +16,30 @@ from tidegate.declarations.scope import StreamSchema, offset_of
 from tidegate.declarations.units import SECOND_US, show_duration
 from tidegate.values.calendar import Calendar
 
+BOUND_SHAPE = "b.at BETWEEN a.at AND a.at + INTERVAL 30 MINUTES"
+
+
+@dataclass(frozen=True)
+class Bare:
+    """A stream without RANGE: ``kind`` of its join, the conditions ``on`` it, and where it stands under which name."""
+
+    kind: JoinKind
+    on: list[exp.Expression]
+    offset: int
+    stream: str
+    alias: str = ""
+
 
 @dataclass
 class From:
     """What FROM names. ``on``: conditions of JOIN … ON. ``offsets``: where each alias' stream stands.
 
-    ``sessions``: of which the windows are, if they are sessions.
+    ``bare``: the streams without RANGE, of which a bound has to say which tuples match. ``sessions``: of which the
+    windows are, if they are sessions.
     """
 
     windows: tuple[Window, ...] = ()
+    bare: list[Bare] = field(default_factory=list)
     sessions: Sessions | None = None
     schemas: dict[str, StreamSchema] = field(default_factory=dict)
     offsets: dict[str, int] = field(default_factory=dict)
@@ -37,25 +53,25 @@ def read_from(
     streams: Mapping[str, StreamSchema] | None,
     tick_us: int | None,
     others: Iterable[str] = (),
+    exists: Sequence[tuple[exp.Table, Bare]] = (),
 ) -> From | None:
     """The windows of a query; None if a stream's columns are not known, so that nothing more can be checked.
 
-    ``others``: what a name may have been meant to be that is no stream's.
+    ``others``: what a name may have been meant to be that is no stream's. ``exists``: the streams of EXISTS.
     """
     sources = From()
     windows: list[Window] = []
     unused = dict(text.windows)
     nameless = unused.pop(-1, None)
-    complete = streams is not None
-    tables = [select.args["from_"].this]
-    for join in select.args.get("joins") or ():
-        tables.append(join.this)
-        complete &= _read_join(join, sources, report)
+    tables: list[tuple[exp.Expression, Bare | None]] = [(select.args["from_"].this, None)]
+    complete = streams is not None and _read_joins(select, sources, tables, report)
+    alone = len(tables) == 1
+    tables += exists
     if text.session is not None and len(tables) > 1:
         report.add(text.session.offset, "sessions are of one stream, not of a join", "a query over one stream")
         return None
     named = 0
-    for table in tables:
+    for place, (table, bare) in enumerate(tables):
         # Parentheses around a table, or joins hung below one, are read as another node or as arguments of the table.
         if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier) or table.args.get("db"):
             report.add(offset_of(table), "FROM takes streams by name", WINDOW_SHAPE)
@@ -64,19 +80,17 @@ def read_from(
         named += 1
         complete &= check_table(table, report)
         offset = offset_of(table.this)
-        clause = unused.pop(offset, nameless if len(tables) == 1 else None)
-        if clause is None and nameless is not None:
+        clause = unused.pop(offset, nameless if alone and place == 0 else None)
+        if bare is not None:
+            if clause is not None:
+                message = "the optional side of a join has no window: it follows from a bound"
+                report.add(clause.offset, message, BOUND_SHAPE)
+                complete = False
+        elif clause is None and nameless is not None:
             report.add(nameless.offset, "window(…) is of a query over one stream", WINDOW_SHAPE)
         elif clause is None:
-            alias_node = table.args.get("alias")
-            misplaced = unused.pop(offset_of(alias_node), None) if alias_node else None
-            if misplaced is None and text.calendar is not None:
-                # Without a range a window is the day, week or month itself.
-                clause = WindowClause(offset, None, (text.calendar.days, text.calendar.months))
-            else:
-                where = "stands after the alias" if misplaced else "is missing"
-                at = misplaced.offset if misplaced else offset
-                report.add(at, f"the window of stream '{table.name}' {where}", WINDOW_SHAPE)
+            is_joined = place > 0 and table.name.lower() in map(str.lower, streams or ())
+            clause, bare = _without_clause(table, is_joined, unused, text, report)
         schema = _schema(table, report, streams, others)
         alias = read_alias(table, sources.schemas, report)
         if schema is None or alias is None:
@@ -85,7 +99,9 @@ def read_from(
         sources.schemas[alias] = schema
         sources.offsets[alias] = offset
         complete &= schema.columns is not None
-        _check_time(schema, text.times.get(offset, text.times.get(-1)), report)
+        if bare is not None:
+            sources.bare.append(replace(bare, alias=alias))
+        _check_time(schema, text.times.get(-1 if nameless is not None else offset), report)
         if clause is not None and text.session is not None:
             sources.sessions = read_sessions(clause, text.session, report, tick_us)
         if clause is not None and (window := _window(clause, alias, schema, text, report, tick_us)) is not None:
@@ -95,6 +111,42 @@ def read_from(
             report.add(clause.offset, "a window must follow a stream's name", WINDOW_SHAPE)
     sources.windows = tuple(windows)
     return sources if complete and sources.schemas else None
+
+
+def _read_joins(
+    select: exp.Select, sources: From, tables: list[tuple[exp.Expression, Bare | None]], report: Report
+) -> bool:
+    """Add what is joined to the tables; whether all of it can be."""
+    good = True
+    for join in select.args.get("joins") or ():
+        kind, bare = _read_join(join, report), None
+        good &= kind is not None
+        if kind == "inner" and join.args.get("on") is not None:
+            sources.on.append(join.args["on"])
+        elif kind is not None and kind != "inner":
+            bare = Bare(kind, conjuncts(join.args["on"]), offset_of(join.this), join.this.name)
+        tables.append((join.this, bare))
+    return good
+
+
+def _without_clause(
+    table: exp.Table, is_joined: bool, unused: dict[int, WindowClause], text: QueryText, report: Report
+) -> tuple[WindowClause | None, Bare | None]:
+    """What the window of a stream without RANGE is: the calendar's, or one that follows from a bound.
+
+    ``is_joined``: whether it is a stream behind the first one, which has no bound.
+    """
+    offset, alias_node = offset_of(table.this), table.args.get("alias")
+    misplaced = unused.pop(offset_of(alias_node), None) if alias_node else None
+    if misplaced is None and text.calendar is not None:
+        # Without a range a window is the day, week or month itself.
+        return WindowClause(offset, None, (text.calendar.days, text.calendar.months)), None
+    if misplaced is None and is_joined:
+        return None, Bare("inner", [], offset, table.name)
+    where = "stands after the alias" if misplaced else "is missing"
+    at = misplaced.offset if misplaced else offset
+    report.add(at, f"the window of stream '{table.name}' {where}", WINDOW_SHAPE)
+    return None, None
 
 
 def _window(
@@ -156,24 +208,33 @@ def _check_time(schema: StreamSchema, written: tuple[str, int] | None, report: R
         report.add(offset, message, schema.event_time)
 
 
-_INNER = "an inner join; LEFT JOIN of a reference table"
+_INNER = "JOIN, LEFT JOIN, LEFT SEMI JOIN or LEFT ANTI JOIN"
+_INSTEAD = {
+    "RIGHT": "LEFT JOIN, with the streams the other way round",
+    "FULL": "LEFT JOIN, and a query with NOT EXISTS for what only the other stream has",
+}
 
 
-def _read_join(join: exp.Join, sources: From, report: Report) -> bool:
-    for key in ("side", "method"):
-        if join.args.get(key):
-            report.add(offset_of(join.this), f"{join.args[key].upper()} joins are not supported", _INNER)
-            return False
-    kind, written_on = (join.args.get("kind") or "").upper(), join.args.get("on")
-    if kind not in ("", "INNER", "CROSS"):
+def _read_join(join: exp.Join, report: Report) -> JoinKind | None:
+    """The kind of a join; None after a mistake."""
+    side, method, kind, on = ((join.args.get(key) or "") for key in ("side", "method", "kind", "on"))
+    side, kind = side.upper(), kind.upper()
+    refused = method or (side if side != "LEFT" else "")
+    if refused:
+        word = refused.upper()
+        report.add(offset_of(join.this), f"{word} joins are not supported", _INSTEAD.get(word, _INNER))
+        return None
+    if kind not in ("", "INNER", "CROSS", "SEMI", "ANTI", *(["OUTER"] if side else [])):
         report.add(offset_of(join.this), f"{kind} joins are not supported", _INNER)
-        return False
+        return None
     if join.args.get("using"):
         report.add(offset_of(join.args["using"][0]), "USING is not supported", "ON a.x = b.x")
-        return False
-    if written_on is not None:
-        sources.on.append(written_on)
-    return True
+        return None
+    found: JoinKind = "semi" if kind == "SEMI" else "anti" if kind == "ANTI" else "left" if side else "inner"
+    if found != "inner" and not on:
+        report.add(offset_of(join.this), f"{found.upper()} joins have a condition", f"ON a.x = b.x AND {BOUND_SHAPE}")
+        return None
+    return found
 
 
 def check_table(table: exp.Table, report: Report) -> bool:

@@ -48,9 +48,12 @@ class Compared:
 
 
 def read_conditions(
-    conditions: Sequence[exp.Expression], scope: Scope, report: Report
+    conditions: Sequence[exp.Expression], scope: Scope, report: Report, paired: str | None = None
 ) -> tuple[dict[str, str], tuple[JoinClass, ...], Compared]:
-    """Predicates (alias → Spark SQL over its bare column names), join classes, and what else pairs must meet."""
+    """Predicates (alias → Spark SQL over its bare column names), join classes, and what else pairs must meet.
+
+    ``paired``: an alias whose tuples without a match stay, so that a condition on it alone is about pairs.
+    """
     compared = Compared()
     equalities: list[tuple[ScopedColumn, ScopedColumn]] = []
     predicates = {a: [*schema.conditions, *scope.matched.get(a, ())] for a, schema in scope.aliases.items()}
@@ -74,7 +77,7 @@ def read_conditions(
         aliases = _aliases(condition, scope)
         if not aliases:
             report.add(offset_of(condition), "the condition uses no column", "a condition on the tuples")
-        elif len(aliases) > 1:
+        elif len(aliases) > 1 or aliases == [paired]:
             compared.add(condition, scope)
         else:
             predicates[aliases[0]].append(render_condition(condition, scope))

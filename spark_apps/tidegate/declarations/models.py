@@ -21,6 +21,7 @@ from tidegate.values.calendar import Calendar
 from tidegate.values.types import ColumnType, is_number
 
 QueryKind = Literal["aggregate", "join_aggregate", "top_k"]
+JoinKind = Literal["inner", "left", "semi", "anti"]
 OnMiss = Literal["warn", "fail", "omit", "correct"]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -259,12 +260,35 @@ class Lookup(Model):
         return f"{self.table}[{keys}].{column}"
 
 
+class Bound(Model):
+    """When the tuples of a window without RANGE match one of ``to``, the alias that has a window, and what comes of it.
+
+    ``kind``: ``inner`` pairs tuples that match; ``left`` those, and tuples of ``to`` without a match with NULLs;
+    ``semi`` and ``anti`` have the tuples of ``to`` with a match, and without one, each once.
+    ``low_us``, ``high_us``: least and greatest distance of the event time from that of the tuple of ``to``.
+    ``low_s``, ``high_s``: the same in whole ticks, as the window of all tuples that may match reaches.
+    """
+
+    to: str
+    kind: JoinKind
+    low_us: int
+    high_us: int
+    low_s: float
+    high_s: float
+
+    @property
+    def is_optional(self) -> bool:
+        """Whether tuples of ``to`` without a match are in the result, so that a late match takes some of it back."""
+        return self.kind in ("left", "anti")
+
+
 class Window(Model):
     """One window that a query reads: ``stream [RANGE range_s] AS alias``.
 
     ``calendar``: of a range of local days or months what it spans; ``range_s`` is then the longest of them.
     ``derived``: the derived stream that the query names; ``stream`` is then the one whose tuples it has. ``lookups``:
-    what is looked up for a tuple, each after those that it needs.
+    what is looked up for a tuple, each after those that it needs. ``bound``: of a window without RANGE, from which it
+    follows: with [t − T, t) the window of ``bound.to``, it is [t − T + low, t + high), and ``range_s`` its length.
     """
 
     alias: str
@@ -273,6 +297,7 @@ class Window(Model):
     calendar: Calendar | None = None
     derived: str | None = None
     lookups: tuple[Lookup, ...] = ()
+    bound: Bound | None = None
 
 
 class Aggregate(Model):
@@ -468,16 +493,51 @@ class Query(Model):
         return tuple(dict.fromkeys(w.stream for w in self.windows))
 
     @property
+    def ranged(self) -> tuple[Window, ...]:
+        """The windows that have a RANGE."""
+        return tuple(window for window in self.windows if window.bound is None)
+
+    @property
+    def bounded(self) -> Window | None:
+        """The window without RANGE, whose tuples match by their distance in time; None if there is none."""
+        return next((window for window in self.windows if window.bound is not None), None)
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether answers may be given over a part of the ranges; with a bound they are held whole or not at all."""
+        return self.bounded is None
+
+    @property
+    def lag_s(self) -> float:
+        """How long after a window's end tuples that match may still happen: so much later its answer is due."""
+        bounded = self.bounded
+        return 0.0 if bounded is None or bounded.bound is None else max(bounded.bound.high_s, 0.0)
+
+    @property
+    def lag_us(self) -> int:
+        """The same in microseconds."""
+        return round(self.lag_s * 1e6)
+
+    @property
     def longest_gap_s(self) -> float:
         """At support level C, how far apart two answers may be; 0: windows end where the calendar or tuples say."""
-        return self.every_s if self.calendar is None and self.sessions is None else 0.0
+        is_regular = self.calendar is None and self.sessions is None and self.is_narrowed
+        return self.every_s if is_regular else 0.0
 
     def ranges_s(self) -> dict[str, float]:
-        """Stream → widest range that the query names for it, seconds."""
+        """Stream → how far back from its answer, K aside, the query needs it at most, seconds: the widest range.
+
+        With a bound answers are due ``lag_s`` later.
+        """
         ranges: dict[str, float] = {}
         for window in self.windows:
-            ranges[window.stream] = max(ranges.get(window.stream, 0.0), window.range_s)
+            reach_s = window.range_s + self.due_after_s(window)
+            ranges[window.stream] = max(ranges.get(window.stream, 0.0), reach_s)
         return ranges
+
+    def due_after_s(self, window: Window) -> float:
+        """How long after the end of one of its windows the answer is due, K aside: 0 without a bound."""
+        return self.lag_s if window.bound is None else self.lag_s - window.bound.high_s
 
     @property
     def group_outputs(self) -> tuple[str, ...]:
@@ -565,7 +625,7 @@ class Pipeline(Model):
 
     ``interval_s``: length of one Airflow interval, ``tick_s``: spacing of the instants at which rates and triggers are
     evaluated (both divide a day; every EVERY and range is a multiple of the tick). ``horizon_s``: how long after its
-    end a window is final. ``memory_budget_bytes``: M, what all windows may hold together.
+    end a window is final, but for a bound's ``lag_s``. ``memory_budget_bytes``: M, what all windows may hold together.
     ``process_budget_bytes``: the most that the JVM and its Python workers may take together.
     ``initial_slack_s``: the least K before two promise periods are known. ``promise_period_s``: ERROR and ACCURACY
     are promised for each such period, since 1970. ``rate_change``: δ, the relative change of a stream's
@@ -592,6 +652,10 @@ class Pipeline(Model):
     queries: tuple[Query, ...]
     derived: tuple[DerivedStream, ...] = ()
     tables: tuple[ReferenceTable, ...] = ()
+
+    def final_after_us(self, query: Query) -> int:
+        """How long after its end a window of the query is final, microseconds."""
+        return self.horizon_s * 1_000_000 + query.lag_us
 
     @property
     def landed_streams(self) -> tuple[Stream, ...]:

@@ -14,8 +14,8 @@ from sqlglot.tokens import Token, TokenType
 
 from tidegate.aggregates import is_call, names
 from tidegate.declarations.aggregate_query import AggregateQuery
+from tidegate.declarations.bounded_joins import check_bounded, read_joined, take_exists
 from tidegate.declarations.from_clause import read_from
-from tidegate.declarations.join_conditions import check_connected, read_conditions
 from tidegate.declarations.models import Query, QueryKind
 from tidegate.declarations.names import CLAUSES, CORRECTED, CORRECTION_COLUMNS, UPDATE_COLUMNS, is_reserved
 from tidegate.declarations.positions import Misspelt, Report, nearest_name
@@ -85,18 +85,20 @@ def _parse(
     select = parse_select(text, report, columns)
     if select is None or not _check_shape(select, report):
         return None
+    exists = take_exists(select, report)
     joins = take_joins(select, text, report, tables)
-    sources = None if joins is None else read_from(select, text, report, schemas, tick_us, tables)
+    sources = None if joins is None else read_from(select, text, report, schemas, tick_us, tables, exists)
     if sources is None or joins is None:
         return None
-    scope = Scope(sources.schemas)
+    optional = {bare.alias: bare.kind for bare in sources.bare if bare.kind != "inner"}
+    scope = Scope({alias: schema for alias, schema in sources.schemas.items() if alias not in optional})
     wheres = [select.args["where"].this] if select.args.get("where") else []
     lookups, conditions = attach(joins, [*sources.on, *wheres], scope, report)
-    if lookups is None:
+    joined = None if lookups is None else read_joined(sources, conditions, scope, report, tick_us)
+    if lookups is None or joined is None:
         return None
-    predicates, scope.classes, compared = read_conditions(conditions, scope, report)
-    if not report.mistakes:
-        check_connected(scope, scope.classes, sources.offsets, report)
+    scope.matched_only = frozenset(alias for alias, kind in optional.items() if kind != "left")
+    scope.takes_back = any(kind in ("left", "anti") for kind in optional.values())
     shows_start = take_columns(select, scope, report)
     if shows_start and len({(window.range_s, window.calendar) for window in sources.windows}) > 1:
         report.add(offset_of(select), "windows of different ranges begin at different times", "no window_start")
@@ -105,15 +107,17 @@ def _parse(
     parts = _read_kind(select, text, scope, report)
     if report.mistakes or tick_us is None:
         return None
+    if len(joined.windows) > 1 and parts["kind"] == "aggregate":
+        parts["kind"] = "join_aggregate"
     query = Query(
         id=query_id,
         text=text.statement,
         description=text.description,
-        windows=tuple(with_lookups(window, lookups) for window in sources.windows),
-        predicates=predicates,
-        join_classes=scope.classes,
-        compared=tuple(compared.columns),
-        conditions=tuple(compared.conditions),
+        windows=tuple(with_lookups(window, lookups) for window in joined.windows),
+        predicates=joined.predicates,
+        join_classes=joined.classes,
+        compared=tuple(joined.compared.columns),
+        conditions=tuple(joined.compared.conditions),
         error=text.error,
         accuracy=text.accuracy,
         on_miss=text.on_miss,
@@ -132,6 +136,7 @@ def _parse(
         _check_corrections(query, text, report)
     if query.emits_updates:
         _check_updates(query, text, report)
+    check_bounded(query, text, select, report)
     return query
 
 

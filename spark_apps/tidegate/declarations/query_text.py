@@ -202,11 +202,12 @@ def _is_plain_select(tokens: list[Token], report: Report) -> bool:
         message = f"a query cannot begin with '{first.text[:60]}'"
         report.add(first.start, message, "SELECT", Misspelt(first.text, ["SELECT"]))
         return False
-    for token in tokens[1:]:
+    for index, token in enumerate(tokens[1:], 1):
         if token.token_type in _SET_OPERATIONS:
             report.add(token.start, f"{token.text.upper()} is not supported", "one SELECT, and a query for each other")
             return False
-        if token.token_type is TokenType.SELECT:
+        exists = index > 1 and tokens[index - 1].text == "(" and is_word(tokens[index - 2], "EXISTS")
+        if token.token_type is TokenType.SELECT and not exists:
             report.add(token.start, "subqueries are not supported", f"streams by name; {_DERIVED}")
             return False
     return True

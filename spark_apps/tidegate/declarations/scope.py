@@ -87,7 +87,8 @@ class Scope:
     ``references``: aliases of reference tables → their columns, by name in lower case, as columns of the alias whose
     tuples are looked up. ``matched``: alias → SQL that is true of tuples for which there is a row. ``classes``: the
     join classes, once the WHERE clause has been read. ``answers``: names of the answer's columns, once the SELECT list
-    has been read, to suggest.
+    has been read, to suggest. ``takes_back``: whether what is in the result may leave it again.
+    ``matched_only``: aliases that only decide what is in the result.
     """
 
     aliases: dict[str, StreamSchema]
@@ -95,6 +96,8 @@ class Scope:
     answers: tuple[str, ...] = ()
     references: dict[str, dict[str, ScopedColumn]] = field(default_factory=dict)
     matched: dict[str, list[str]] = field(default_factory=dict)
+    takes_back: bool = False
+    matched_only: frozenset[str] = frozenset()
 
     def find(self, column: exp.Column) -> ScopedColumn | Unresolved:
         """The column that a name means.
@@ -147,6 +150,9 @@ class Scope:
                     f"stream '{table}' must be referred to by its alias here",
                     " or ".join(f"{a}.{name}" for a in called),
                 )
+            if table.lower() in map(str.lower, self.matched_only):
+                message = f"'{table}' is not in the result of a SEMI or ANTI join"
+                return Unresolved(message, "the other stream's columns; LEFT JOIN has those of both")
             return Unresolved(f"unknown alias '{table}'", "", Misspelt(table, [*self.aliases, *self.references]))
         schema = self.aliases[alias]
         misspelt = Misspelt(name, schema.columns or ())

@@ -46,7 +46,7 @@ from tidegate.live.warehouse import (
 from tidegate.operators.schedule import instants_us
 from tidegate.operators.window_sizing import ControllerState, advance, plan_table, query_plan_table
 from tidegate.queries import planner
-from tidegate.queries.answers import sort_columns, windows_of
+from tidegate.queries.answers import answered_windows, sort_columns
 from tidegate.queries.plans import PlanHistory
 from tidegate.queries.questions import Answering
 from tidegate.queries.session_answers import session_order, session_rows
@@ -391,7 +391,9 @@ class Live:
         given = plans.emissions(query, slacks, self.position.answered_us, self.position.taken_us)
         if len(given.emit_us) == 0:
             return 0, wanted.empty_table()
-        windows = windows_of(query, plans, slacks, given)
+        windows = answered_windows(query, plans, slacks, given)
+        if windows is None:
+            return 0, wanted.empty_table()
         asked = question(self.here, query, windows.schedule, windows.coverage)
         rows = described(Answering(asked).table(), windows.as_arrow(self.context.pipeline))
         return len(given.emit_us), in_order(rows.select(wanted.names).cast(wanted), sort_columns(query))

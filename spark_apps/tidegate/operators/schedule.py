@@ -46,12 +46,12 @@ def window_ends_us(query: Query, start_us: int, end_us: int) -> Int64s:
 
 
 def window_ranges_us(query: Query, ends_us: Int64s) -> dict[str, Int64s]:
-    """Alias → int64[n]: how far back each of a query's windows reaches, by its end."""
+    """Alias → int64[n]: how far back each of a query's windows with a RANGE reaches, by its end."""
     return {
         window.alias: np.full(len(ends_us), round(window.range_s * 1e6), dtype=np.int64)
         if window.calendar is None
         else ends_us - window.calendar.before_us(ends_us)
-        for window in query.windows
+        for window in query.ranged
     }
 
 

@@ -34,6 +34,7 @@ class Windows:
     support_level: np.ndarray
     slack_us: Int64s
     accuracy_expected: np.ndarray
+    start_us: Int64s
 
     def as_arrow(self, pipeline: Pipeline) -> pa.Table:
         """A row a window: window_index, interval (of the emission) and the answer's own columns."""
@@ -41,12 +42,11 @@ class Windows:
         aliases = list(self.widths_s)
         widths = [[(alias, float(self.widths_s[alias][i])) for alias in aliases] for i in range(len(schedule))]
         ranges = [[(alias, float(self.ranges_s[alias][i])) for alias in aliases] for i in range(len(schedule))]
-        widest_s: np.ndarray = np.max([self.ranges_s[alias] for alias in aliases], axis=0)
         return pa.table(
             {
                 "window_index": pa.array(np.arange(len(schedule)), pa.int64()),
                 "interval": labels_holding(pipeline, schedule.emit_us),
-                "window_start": instants(schedule.window_end_us - np.round(widest_s * 1e6).astype(np.int64)),
+                "window_start": instants(self.start_us),
                 "window_end": instants(schedule.window_end_us),
                 "emitted_at": instants(schedule.emit_us),
                 "width_s": pa.array(widths, WIDTHS),
@@ -64,33 +64,50 @@ def emitted_windows(
 ) -> Windows | None:
     """The windows whose instant of emission lies in the intervals; None if there are none."""
     given = plans.emissions(query, slacks, intervals[0].start_us, intervals[-1].end_us)
-    if len(given.emit_us) == 0:
-        return None
-    return windows_of(query, plans, slacks, given)
+    return answered_windows(query, plans, slacks, given)
+
+
+def answered_windows(query: Query, plans: PlanHistory, slacks: SlackHistory, given: Emissions) -> Windows | None:
+    """What is answered at these emissions; None if there is nothing.
+
+    With a bound windows that are not held whole have no answer.
+    """
+    if not query.is_narrowed and len(given.emit_us):
+        given = given.some(plans.levels(query, given) != "unsupported")
+    return windows_of(query, plans, slacks, given) if len(given.emit_us) else None
 
 
 def windows_of(query: Query, plans: PlanHistory, slacks: SlackHistory, given: Emissions) -> Windows:
     """What each of the answers holds, and what it says of itself."""
     held_from_us = {stream: plans.held_from_us(stream, given.emit_us) for stream in query.streams}
     ranges_us = window_ranges_us(query, given.window_end_us)
-    lower_us = {w.alias: held_from_us[w.stream] for w in query.windows}
-    slack_us = given.emit_us - given.window_end_us
+    lower_us = {w.alias: held_from_us[w.stream] for w in query.ranged} if query.is_narrowed else {}
+    waited_us = given.emit_us - given.window_end_us
     # Emissions are in the order of a schedule: its rows are theirs.
-    schedule = Schedule.from_ticks(given.window_end_us, slack_us, ranges_us, lower_us)
+    schedule = Schedule.from_ticks(given.window_end_us, waited_us, ranges_us, lower_us)
+    starts_us = schedule.window_end_us - np.max(list(ranges_us.values()), axis=0)
     widths_us = {alias: schedule.width_us(alias) for alias in ranges_us}
     coverage = np.ones(len(schedule))
     # All windows of a query are taken to be narrowed alike, as they were when the map was learnt.
     share = np.min([widths_us[alias] / range_us for alias, range_us in ranges_us.items()], axis=0)
     for alias, range_us in ranges_us.items():
         coverage = coverage * (widths_us[alias] / range_us)
+    levels = plans.support_level(query, given, held_from_us)
+    bounded = query.bounded
+    if bounded is not None and bounded.bound is not None:
+        low_us, high_us = (round(s * 1e6) for s in (bounded.bound.low_s, bounded.bound.high_s))
+        own_us = ranges_us[bounded.bound.to] - low_us + high_us
+        ranges_us = {**ranges_us, bounded.alias: own_us}
+        widths_us = {alias: np.where(levels == "unsupported", 0, range_us) for alias, range_us in ranges_us.items()}
     return Windows(
         schedule,
         coverage,
         {alias: width / 1e6 for alias, width in widths_us.items()},
         {alias: range_us / 1e6 for alias, range_us in ranges_us.items()},
-        plans.support_level(query, given, held_from_us),
-        slack_us,
+        levels,
+        waited_us - query.lag_us,
         slacks.accuracy_expected(query, given.window_end_us, share),
+        starts_us,
     )
 
 

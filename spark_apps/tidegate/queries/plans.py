@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tidegate.declarations.errors import UserError
-from tidegate.declarations.models import Pipeline, Query, to_us
+from tidegate.declarations.models import Pipeline, Query, Window, to_us
 from tidegate.operators.schedule import Int64s, window_ends_us, window_ranges_us
 from tidegate.operators.window_sizing import (
     NOT_YET_US,
@@ -35,6 +35,10 @@ class Emissions:
     window_end_us: Int64s
     emit_us: Int64s
     row: Int64s
+
+    def some(self, which: np.ndarray) -> Emissions:
+        """Those that are chosen."""
+        return Emissions(self.window_end_us[which], self.emit_us[which], self.row[which])
 
 
 @dataclass(frozen=True)
@@ -113,12 +117,12 @@ class PlanHistory:
     def _offered(self, query: Query, slacks: SlackHistory, start_us: int, end_us: int) -> Emissions:
         """Every instant in [start, end) at which a window is answered, or would be had it not been before."""
         rows = self.query_rows[query.id]
-        longest_us = self.pipeline.horizon_s * 1_000_000
+        longest_us = self.pipeline.final_after_us(query)
         starts_us = np.array([row.effective_from_us for row in rows], dtype=np.int64)
         # Answers of an instant come before its changes of plan, so a row reigns over (its instant, the next one's].
         until_us = np.append(starts_us[1:], NOT_YET_US)
         ends_us = window_ends_us(query, start_us - longest_us, end_us)
-        emit_us = ends_us + slacks.slack_us(query, ends_us)
+        emit_us = ends_us + query.lag_us + slacks.slack_us(query, ends_us)
         reign = np.maximum(np.searchsorted(starts_us, emit_us, side="left") - 1, 0)
         regular = np.array([row.period_s is None for row in rows] or [True])[reign]
         found = [(ends_us[regular], emit_us[regular], reign[regular])]
@@ -167,6 +171,10 @@ class PlanHistory:
         tolerable = whole.copy()
         ranges_s, ranges_us = query.ranges_s(), window_ranges_us(query, given.window_end_us)
         for window in query.windows:
+            if not query.is_narrowed:
+                reach_us = begins_before_us(window, ranges_us)
+                whole &= held_from_us[window.stream] <= given.window_end_us - reach_us
+                continue
             # What lets go beyond a window's end holds nothing of it, not less.
             held_s = np.maximum(given.window_end_us - held_from_us[window.stream], 0) / 1e6
             missing = [ranges_s[window.stream] - row.tolerable_s.get(window.stream, 0.0) for row in rows]
@@ -176,17 +184,36 @@ class PlanHistory:
             whole &= held_s >= range_s - 1e-6
             tolerable &= held_s >= range_s - slack_width_s - 1e-6
         in_slots = np.array([row.period_s is not None for row in rows] or [False])[given.row]
+        if not query.is_narrowed:
+            return np.where(whole, "A", "unsupported").astype(object)
         below = np.where(tolerable, np.where(in_slots, "C", "B"), "unsupported")
         return np.where(whole, "A", below).astype(object)
+
+    def levels(self, query: Query, given: Emissions) -> np.ndarray:
+        """Level of each answer."""
+        held_from_us = {stream: self.held_from_us(stream, given.emit_us) for stream in query.streams}
+        return self.support_level(query, given, held_from_us)
 
     def _whole_ticks(self, us: Int64s) -> Int64s:
         tick_us = self.pipeline.tick_s * 1_000_000
         return -(-us // tick_us) * tick_us
 
 
+def begins_before_us(window: Window, ranges_us: Mapping[str, Int64s]) -> Int64s:
+    """How long before the ends of a query's windows one of them begins.
+
+    ``ranges_us``: of those with a RANGE.
+    """
+    if window.bound is None:
+        return ranges_us[window.alias]
+    back_us: Int64s = ranges_us[window.bound.to] - round(window.bound.low_s * 1e6)
+    return back_us
+
+
 def _longest_wait_us(pipeline: Pipeline) -> int:
     """No window is answered later after its end: K is at most the horizon, in whole ticks one tick more."""
-    return (pipeline.horizon_s + pipeline.tick_s) * 1_000_000
+    lag_us = max((query.lag_us for query in pipeline.queries), default=0)
+    return (pipeline.horizon_s + pipeline.tick_s) * 1_000_000 + lag_us
 
 
 def asked(pipeline: Pipeline, query: Query, ends_us: Int64s, began_us: Mapping[str, int]) -> np.ndarray:

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.aggregates.accumulators import Partial
-from tidegate.declarations.models import Aggregate, Query
-from tidegate.operators import best_groups, join_aggregate, top_k
+from tidegate.declarations.models import Aggregate, Query, Window
+from tidegate.operators import best_groups, bounded_join, join_aggregate, top_k
 from tidegate.operators.arrivals import is_text, layout_bytes
 from tidegate.operators.expressions import Failed
 from tidegate.operators.schedule import Schedule
@@ -110,14 +110,14 @@ class Answering:
         query, schedule = self.question.query, self.question.schedule
         early = replace(schedule, emit_us=schedule.emit_us - self.question.waited_us)
         spec: Any = self._aggregate_spec() if query.kind != "top_k" else top_k_spec(query, self.question.pane_us)
-        batches = scan.in_order_of_arrival(sides_of(self.question, [schedule]), spec.input_schema)
+        batches, matching = _arriving(self.question, [schedule], [early], spec.input_schema)
         operate = _ranked if query.kind == "top_k" else _aggregated
         first = 0
         for state, partial in operate(spec, early, batches):
             if state.next_window > first:
                 yield first, state.next_window, partial
             first = state.next_window
-        self.peak_state_bytes = int(state.peak_bytes)
+        self.peak_state_bytes = int(state.peak_bytes) + (0 if matching is None else matching.peak_bytes)
 
     def table(self) -> pa.Table:
         """All answers at once."""
@@ -194,8 +194,68 @@ def pooled(questions: Sequence[Question]) -> join_aggregate.Cells | None:
     }
     every = replace(asked[0], files=files, waited_us=0)
     spec, schedules = aggregate_spec(every.query), [question.schedule for question in asked]
-    batches = scan.in_order_of_arrival(sides_of(every, schedules), spec.input_schema)
+    batches, _ = _arriving(every, schedules, schedules, spec.input_schema)
     return join_aggregate.Cells.of(spec, schedules, batches)
+
+
+def _arriving(
+    question: Question, schedules: Sequence[Schedule], early: Sequence[Schedule], schema: pa.Schema
+) -> tuple[Iterator[pa.Table], bounded_join.Matching | None]:
+    """What the operator receives, in order of arrival; and of a join with a bound what it is matched by.
+
+    ``early``: the schedules, less what is taken off arrivals.
+    """
+    query, sides = question.query, sides_of(question, schedules)
+    if query.bounded is None:
+        return scan.in_order_of_arrival(sides, schema), None
+    matching = bounded_join.Matching(_bounded_join(query, sides), early)
+    return matching.matched(scan.in_order_of_arrival(sides, _matched_schema(query))), matching
+
+
+def _matched_schema(query: Query) -> pa.Schema:
+    """The columns of both sides of a join with a bound, as they come."""
+    times = [pa.field("side", pa.int8()), pa.field("event_us", pa.int64()), pa.field("arrival_us", pa.int64())]
+    return pa.schema([*times, *(pa.field(slot, kind) for slot, kind in _slot_types(query).items())])
+
+
+def _bounded_join(query: Query, sides: Sequence[scan.Side]) -> bounded_join.BoundedJoin:
+    """The operator's view of a join with a bound. ``sides``: what is read of both."""
+    bounded = query.bounded
+    assert bounded is not None and bounded.bound is not None
+    bound, types = bounded.bound, _slot_types(query)
+    keys = tuple(j.slot for j in query.join_classes)
+    of = {alias: tuple(s for s in _slots_of(query, alias) if s not in keys) for alias in (bound.to, bounded.alias)}
+    shown = aggregate_spec(query).columns
+    return bounded_join.BoundedJoin(
+        kind=bound.kind,
+        alias=bound.to,
+        low_us=bound.low_us,
+        high_us=bound.high_us,
+        keys=keys,
+        left=of[bound.to],
+        right=of[bounded.alias],
+        conditions=tuple(condition.expression for condition in query.conditions),
+        shown=pa.schema([pa.field(name, types[name]) for name in shown.names]),
+        missing=sides[[w.alias for w in query.windows].index(bounded.alias)].of_nothing()
+        if bound.kind == "left"
+        else None,
+    )
+
+
+def _slot_types(query: Query) -> dict[str, pa.DataType]:
+    """Slot → type of all that tuples have, of whatever alias."""
+    types = {j.slot: arrow_type(j.type) for j in query.join_classes}
+    types |= {g.slot: arrow_type(g.type) for g in query.group_by}
+    types |= {c.slot: arrow_type(c.type) for c in query.compared}
+    return types | {a.slot: a.held_type for a in query.aggregates if a.alias is not None}
+
+
+def _slots_of(query: Query, alias: str) -> list[str]:
+    """The slots that an alias has, in the order of their types."""
+    own = {j.slot for j in query.join_classes if alias in {a for a, _ in j.columns}}
+    own |= {g.slot for g in query.group_by if g.alias == alias} | {c.slot for c in query.compared if c.alias == alias}
+    own |= {a.slot for a in query.aggregates if a.alias == alias}
+    return [slot for slot in _slot_types(query) if slot in own]
 
 
 def _references(asked: Sequence[Question], stream: str) -> References:
@@ -222,9 +282,9 @@ def _together(spec: join_aggregate.Spec, files: Sequence[str], windows: int) -> 
 def shared_key(query: Query) -> str | None:
     """The column by whose values an aggregate's tuples can be cut; None if there is none.
 
-    Of a join a class that all sides have; without a join the event time.
+    Of a join a class that all sides have; without a join the event time. What a bound matches stays together.
     """
-    if query.kind == "top_k":
+    if query.kind == "top_k" or query.bounded is not None:
         return None
     if len(query.windows) == 1:
         return "event_us"
@@ -269,7 +329,7 @@ def sides_of(question: Question, schedules: Sequence[Schedule]) -> list[scan.Sid
             for slot, sql, kind in asked
             if slot is not None
         }
-        firsts, ends, lasts = zip(*(_bounds_us(schedule, window.alias) for schedule in schedules), strict=True)
+        firsts, ends, lasts = zip(*(_bounds_us(schedule, window) for schedule in schedules), strict=True)
         bounds_us = min(firsts), max(ends), max(lasts)
         constants = {"side": pa.scalar(index, pa.int8())}
         files, waited_us = question.files[window.stream], question.waited_us
@@ -296,15 +356,33 @@ def sides_of(question: Question, schedules: Sequence[Schedule]) -> list[scan.Sid
     return [replace(sides[0], sieve=Sieve.of(kept_in, query.id, spec, computed))]
 
 
-def _bounds_us(schedule: Schedule, alias: str) -> tuple[int, int, int]:
-    """Of the tuples of an alias that any window can need: least event time, end of event time, last arrival."""
+def least_event_us(schedule: Schedule, window: Window) -> int:
+    """The least event time that any window of a schedule can need of an alias."""
+    if window.bound is None:
+        return int(schedule.lower_us[window.alias].min())
     # An open end: a stream without a lower bound has no instant to compare with.
-    first_us = max(int(schedule.lower_us[alias].min()), -(2**55))
-    return first_us, int(schedule.window_end_us.max()), int(schedule.emit_us.max())
+    return max(int(schedule.lower_us[window.bound.to].min()), -(2**55)) + window.bound.low_us
+
+
+def _bounds_us(schedule: Schedule, window: Window) -> tuple[int, int, int]:
+    """Of the tuples of an alias that any window can need: least event time, end of event time, last arrival."""
+    first_us = max(least_event_us(schedule, window), -(2**55))
+    later_us = 0 if window.bound is None else window.bound.high_us
+    return first_us, int(schedule.window_end_us.max()) + later_us, int(schedule.emit_us.max())
 
 
 def aggregate_spec(query: Query) -> join_aggregate.Spec:
-    """The operator's view of an aggregate query."""
+    """The operator's view of an aggregate query; of a join with a bound, of what is matched."""
+    bounded = query.bounded
+    if bounded is not None and bounded.bound is not None:
+        of = bounded.bound.to
+        side = join_aggregate.Side(of, groups=tuple(g.slot for g in query.group_by))
+        columns = [(g.slot, arrow_type(g.type)) for g in query.group_by]
+        columns += [(a.slot, a.held_type) for a in query.aggregates if a.alias is not None]
+        measures = tuple(
+            join_aggregate.Measure(a.slot, a.function, None if a.alias is None else of) for a in query.aggregates
+        )
+        return join_aggregate.Spec((side,), measures, pa.schema(columns), signed=bounded.bound.is_optional)
     keys = _groups_of_keys(query)
     columns = [(j.slot, arrow_type(j.type)) for j in query.join_classes]
     columns += [(g.slot, arrow_type(g.type)) for g in query.group_by if g.slot not in keys]
@@ -325,7 +403,12 @@ def aggregate_spec(query: Query) -> join_aggregate.Spec:
 
 
 def _groups_of_keys(query: Query) -> dict[str, str]:
-    """Group slot → class slot, for the groups that are join keys: the operator needs no column of theirs."""
+    """Group slot → class slot, for the groups that are join keys: the operator needs no column of theirs.
+
+    Of a join with a bound they are columns like any other: a tuple without a match has its own alone.
+    """
+    if query.bounded is not None:
+        return {}
     classes = {(column, join.type): join.slot for join in query.join_classes for column in join.columns}
     known = {g.slot: classes.get(((g.alias, g.column), g.type)) for g in query.group_by if not g.computed}
     return {slot: found for slot, found in known.items() if found is not None}
@@ -394,13 +477,28 @@ def top_k_spec(query: Query, pane_us: int) -> top_k.Spec:
 
 def held(query: Query, alias: str) -> Held:
     """What the query's operator holds of a tuple of the alias' stream."""
+    fixed_bytes, values = 0, []
+    for schema in held_schemas(query, alias):
+        texts = {field.name for field in schema if is_text(field.type)}
+        texts |= {f"{name}_by" for name in texts}
+        asked = [(sql, kind) for slot, sql, kind in computations(query, alias) if slot in texts]
+        values += [sql for sql, kind in asked if kind == pa.string()]
+        packed = sum(_PACKED_BYTES for _, kind in asked if kind != pa.string())
+        fixed_bytes += int(layout_bytes(schema, 1, 0)) + packed
+    return Held(fixed_bytes, tuple(values), query.predicates.get(alias))
+
+
+def held_schemas(query: Query, alias: str) -> list[pa.Schema]:
+    """The columns in which a tuple of the alias' stream is held.
+
+    A join with a bound holds a tuple that may still match, and beside it what is in the result: its left tuples.
+    """
     if query.kind == "top_k":
-        schema = top_k_spec(query, 1).input_schema
-    else:
-        schema = aggregate_spec(query).side_schema([w.alias for w in query.windows].index(alias))
-    texts = {field.name for field in schema if is_text(field.type)}
-    texts |= {f"{name}_by" for name in texts}
-    asked = [(sql, kind) for slot, sql, kind in computations(query, alias) if slot in texts]
-    values = tuple(sql for sql, kind in asked if kind == pa.string())
-    packed = sum(_PACKED_BYTES for _, kind in asked if kind != pa.string())
-    return Held(layout_bytes(schema, 1, 0) + packed, values, query.predicates.get(alias))
+        return [top_k_spec(query, 1).input_schema]
+    spec = aggregate_spec(query)
+    if query.bounded is None:
+        return [spec.side_schema([w.alias for w in query.windows].index(alias))]
+    types = _slot_types(query)
+    times = [pa.field("event_us", pa.int64()), pa.field("arrival_us", pa.int64())]
+    own = pa.schema([*times, *(pa.field(slot, types[slot]) for slot in _slots_of(query, alias))])
+    return [own] if alias == query.bounded.alias else [own, spec.side_schema(0)]

@@ -245,6 +245,12 @@ class Side:
             if batch.num_rows:
                 yield self._shaped(batch)
 
+    def of_nothing(self) -> pa.Table:
+        """What the columns are where there is no tuple: of a row of NULLs, without its times."""
+        schema = self.files.schema
+        nothing = pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in schema], names=schema.names)
+        return replace(self, part=None)._shaped(nothing).drop_columns(["event_us", "arrival_us", "read_us"])
+
     def _shaped(self, batch: pa.RecordBatch) -> pa.Table:
         event_us, read_us = (batch.column(name).cast(pa.int64()) for name in ("event_time", "arrival_time"))
         counted_us = pc.max_element_wise(event_us, pc.subtract(read_us, self.waited_us))

@@ -59,10 +59,11 @@ class SlackHistory:
         """The slacks in effect at windows that can be waited for, or judged, in the intervals.
 
         No window is waited for longer than the horizon, and none is judged later than a horizon after its end, give or
-        take a tick. A plan written for an interval is in effect from its end.
+        take a tick, and a bound's lag. A plan written for an interval is in effect from its end.
         """
         pipeline = warehouse.pipeline
-        oldest_us = intervals[0].start_us - (2 * pipeline.horizon_s + pipeline.tick_s) * 1_000_000
+        lag_us = max((query.lag_us for query in pipeline.queries), default=0)
+        oldest_us = intervals[0].start_us - (2 * pipeline.horizon_s + pipeline.tick_s) * 1_000_000 - 2 * lag_us
         oldest = interval_holding(pipeline, oldest_us).label
         known = [label for label in warehouse.labels("slack_plan") if label < intervals[-1].label]
         before = [label for label in known if label < oldest][-1:]
@@ -84,10 +85,10 @@ class SlackHistory:
     def slack_us(self, query: Query, window_end_us: Int64s) -> Int64s:
         """K of each window, microseconds: the newest plan's, before any the declared initial slack.
 
-        A query that promises nothing waits for nothing.
+        A query that promises nothing waits for nothing. With a bound it is the newest plan's once its lag is over.
         """
         at_us, slack_us = self.steps[query.id]
-        index = np.searchsorted(at_us, window_end_us, side="right") - 1
+        index = np.searchsorted(at_us, window_end_us + query.lag_us, side="right") - 1
         known = np.append(slack_us, self._initial_us(query))
         return known[np.where(index >= 0, index, len(slack_us))]
 
@@ -114,7 +115,7 @@ class SlackHistory:
         self, maps: Sequence[dict[float, float] | None], query: Query, window_end_us: Int64s, at: np.ndarray
     ) -> np.ndarray:
         """What the maps of the newest plans at each window's end say of these places."""
-        index = np.searchsorted(self.steps[query.id][0], window_end_us, side="right") - 1
+        index = np.searchsorted(self.steps[query.id][0], window_end_us + query.lag_us, side="right") - 1
         found = np.full(len(window_end_us), np.nan)
         for step in np.unique(index[index >= 0]).tolist():
             known = maps[step]

@@ -16,7 +16,7 @@ from tidegate.declarations.models import Query
 from tidegate.engine import Slice
 from tidegate.engine.context import RunContext
 from tidegate.operators.schedule import Int64s, Schedule
-from tidegate.queries.questions import Answering, Question
+from tidegate.queries.questions import Answering, Question, least_event_us
 from tidegate.queries.scan import EventFiles
 from tidegate.store import parquet
 from tidegate.store.commit import Commit
@@ -48,13 +48,14 @@ def question(
     files: dict[str, EventFiles] = {}
     for window in query.windows:
         stream = pipeline.stream(window.stream)
-        lower_us = min(int(schedule.lower_us[w.alias].min()) for w in query.windows if w.stream == stream.name)
+        lower_us = min(least_event_us(schedule, w) for w in query.windows if w.stream == stream.name)
         labels = warehouse.labels(f"events_{stream.name}")
         kept_in = str(warehouse.local / KEPT)
         files[stream.name] = EventFiles.between(warehouse, stream, labels, lower_us, newest_us, kept_in)
     covered = np.ones(len(schedule)) if coverage is None else coverage
     aggregate = looking_back and query.kind != "top_k"
-    waited_us = int((schedule.emit_us - schedule.window_end_us).min()) if aggregate else 0
+    # Tuples that match may happen until a bound's lag is over: that much every window waits in any case.
+    waited_us = int((schedule.emit_us - schedule.window_end_us).min()) - query.lag_us if aggregate else 0
     return Question(query, schedule, covered, files, pipeline.tick_s * 1_000_000, waited_us, with_ties=with_ties)
 
 

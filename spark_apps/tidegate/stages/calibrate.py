@@ -102,9 +102,9 @@ def with_windows(pipeline: Pipeline) -> list[Query]:
 def final_ends_us(
     pipeline: Pipeline, query: Query, began_us: Mapping[str, int], intervals: Sequence[Interval]
 ) -> Int64s:
-    """The ends of the query's windows that became final (end + horizon) within the intervals."""
-    horizon_us = pipeline.horizon_s * 1_000_000
-    start_us, end_us = intervals[0].start_us - horizon_us, intervals[-1].end_us - horizon_us
+    """The ends of the query's windows that became final (end + a bound's lag + horizon) within the intervals."""
+    final_us = pipeline.final_after_us(query)
+    start_us, end_us = intervals[0].start_us - final_us, intervals[-1].end_us - final_us
     ends_us = window_ends_us(query, start_us, end_us)
     asked_us: Int64s = ends_us[asked(pipeline, query, ends_us, began_us)]
     return asked_us
@@ -163,7 +163,7 @@ def _learn_queries(
     schema = warehouse.schema("needed_slack").append(pa.field("interval", pa.string()))
     queries = with_windows(pipeline)
     staged = {q.id: Staged(stage.commit, f"truth_{q.id}", intervals) for q in queries}
-    horizon_us, known_s = pipeline.horizon_s * 1_000_000, np.array([float(pipeline.horizon_s)])
+    known_s = np.array([float(pipeline.horizon_s)])
     final = {query.id: final_ends_us(pipeline, query, began_us, intervals) for query in queries}
     wholes = [
         question(context, query, _on_grid(query, final[query.id], known_s), looking_back=True, with_ties=True)
@@ -187,8 +187,9 @@ def _learn_queries(
             if last - first < len(ends_us):
                 true = question(context, query, _on_grid(query, own, known_s), looking_back=True, with_ties=True)
             asked = question(context, query, _on_grid(query, own, grid_s)) if _tries_slacks(query) else None
-            narrowed = _narrowed(context, query, own) if query.error is not None else None
-            where = table.files(number, labels_holding(pipeline, own + horizon_us))
+            tries_shares = query.error is not None and query.is_narrowed
+            narrowed = _narrowed(context, query, own) if tries_shares else None
+            where = table.files(number, labels_holding(pipeline, own + pipeline.final_after_us(query)))
             truth = warehouse.schema(table.table)
             learning = Learning(pipeline, true, asked, narrowed, own, grid_s, where, truth, schema, given.files)
             parts.append(learning)
@@ -218,7 +219,7 @@ def _narrowed(context: RunContext, query: Query, ends_us: Int64s) -> Measuring |
 
 def _on_grid(query: Query, ends_us: Int64s, grid_s: np.ndarray) -> Schedule:
     """Every window at every slack of the grid."""
-    slack_us = np.tile((grid_s * 1e6).astype(np.int64), len(ends_us))
+    slack_us = np.tile((grid_s * 1e6).astype(np.int64), len(ends_us)) + query.lag_us
     every_us = np.repeat(ends_us, len(grid_s))
     return Schedule.from_ticks(every_us, slack_us, window_ranges_us(query, every_us))
 
@@ -232,9 +233,9 @@ def learnt(part: Slice) -> Learnt:
     pipeline, query = own.pipeline, own.true.query
     cells = pooled([own.true, *([own.asked] if own.asked else []), *([own.narrowed.asked] if own.narrowed else [])])
     known = whole_windows(Answering(own.true, cells, own.partials))
-    ends_us, horizon_us = known.column("window_end").to_numpy(), pipeline.horizon_s * 1_000_000
+    ends_us, final_us = known.column("window_end").to_numpy(), pipeline.final_after_us(query)
     truth = known.drop_columns("window_end").append_column("window_end", instants(ends_us))
-    truth = truth.append_column("interval", pa.array(labels_holding(pipeline, ends_us + horizon_us), pa.string()))
+    truth = truth.append_column("interval", pa.array(labels_holding(pipeline, ends_us + final_us), pa.string()))
     truth = truth.sort_by(_truth_order(query))
     rows, counts = truth.select(own.truth.names).cast(own.truth), {}
     # By the end of their windows: those of an interval stand together.
@@ -263,7 +264,7 @@ def learnt(part: Slice) -> Learnt:
         needed = _needed_of_groups(own, known, cells)
     elif own.asked is not None:
         assert query.error is not None
-        waited_us = own.asked.schedule.emit_us - own.asked.schedule.window_end_us
+        waited_us = own.asked.schedule.emit_us - own.asked.schedule.window_end_us - query.lag_us
         column = np.searchsorted((own.grid_s * 1e6).astype(np.int64), waited_us)
         errors = candidate_errors(Answering(own.asked, cells), column, known, own.ends_us, len(own.grid_s))
         needed = pa.table(
@@ -274,7 +275,7 @@ def learnt(part: Slice) -> Learnt:
                 "slack_s": needed_slack_on_grid(errors, own.grid_s, query.error),
                 "share": _needed_shares(own, known, cells),
                 "group_key": pa.nulls(len(own.ends_us), pa.string()),
-                "interval": labels_holding(pipeline, own.ends_us + horizon_us),
+                "interval": labels_holding(pipeline, own.ends_us + final_us),
             }
         )
     return Learnt(counts, needed.cast(own.needed))
@@ -293,7 +294,7 @@ def _needed_of_groups(own: Learning, known: pa.Table, cells: Cells | None) -> pa
     assert own.asked is not None
     pipeline, query, schedule = own.pipeline, own.asked.query, own.asked.schedule
     ranking, grid_us = ranking_of(query), (own.grid_s * 1e6).astype(np.int64)
-    column = np.searchsorted(grid_us, schedule.emit_us - schedule.window_end_us)
+    column = np.searchsorted(grid_us, schedule.emit_us - schedule.window_end_us - query.lag_us)
     key = pa.chunked_array([_group_keys(query, known)])
     known_us = known.column("window_end").to_numpy()
     part = group_ids([known_us, encode(key)[0]], known.num_rows)
@@ -326,7 +327,7 @@ def _needed_of_groups(own: Learning, known: pa.Table, cells: Cells | None) -> pa
             "slack_s": slack_s,
             "share": np.ones(len(needed)),
             "group_key": key.take(pa.array(first[needed])),
-            "interval": labels_holding(pipeline, ends_us + pipeline.horizon_s * 1_000_000),
+            "interval": labels_holding(pipeline, ends_us + pipeline.final_after_us(query)),
         }
     )
 
@@ -374,13 +375,18 @@ def judge(context: RunContext, intervals: Sequence[Interval]) -> None:
     """
     pipeline, warehouse = context.pipeline, context.warehouse
     context.require_predecessor("promise_periods", intervals, STAGE)
-    plans = PlanHistory.for_emissions(warehouse, intervals[0].start_us - pipeline.horizon_s * 1_000_000)
+    final_us = max((pipeline.final_after_us(query) for query in pipeline.queries), default=0)
+    plans = PlanHistory.for_emissions(warehouse, intervals[0].start_us - final_us)
     slacks = SlackHistory.load(warehouse, intervals)
     with context.stage(STAGE, intervals) as stage:
         queries = with_windows(pipeline)
         given = {query.id: _final(context, query, plans, slacks, intervals) for query in queries}
         _put_slots(context, stage, given, intervals)
         values = _judged(context, stage, given, intervals)
+        for query in pipeline.queries:
+            if not query.is_narrowed:
+                own, found = values[query.id]
+                found[plans.levels(query, own) == "unsupported"] = 0.0 if query.is_ranked else 1.0
         rows: list[dict[str, Any]] = []
         for query in queries:
             rows += _accuracy_rows(pipeline, query, plans, slacks, *values[query.id])
@@ -405,15 +411,11 @@ def _final(
 ) -> Emissions:
     """The query's answers whose windows became final within the intervals."""
     pipeline = context.pipeline
-    horizon_us = pipeline.horizon_s * 1_000_000
-    start_us, end_us = intervals[0].start_us - horizon_us, intervals[-1].end_us - horizon_us
+    final_us = pipeline.final_after_us(query)
+    start_us, end_us = intervals[0].start_us - final_us, intervals[-1].end_us - final_us
     # Whatever ended then was answered by the end of these intervals; K in whole ticks may pass the horizon by one.
     given = plans.emissions(query, slacks, start_us, intervals[-1].end_us + pipeline.tick_s * 1_000_000)
-    return _some(given, (given.window_end_us >= start_us) & (given.window_end_us < end_us))
-
-
-def _some(given: Emissions, which: np.ndarray) -> Emissions:
-    return Emissions(given.window_end_us[which], given.emit_us[which], given.row[which])
+    return given.some((given.window_end_us >= start_us) & (given.window_end_us < end_us))
 
 
 @dataclass(frozen=True, eq=False)
@@ -440,14 +442,13 @@ def _judged(
     asked, rows = {}, 0
     parts: list[Judging] = []
     of_groups = Staged(stage.commit, GROUPS_ACCURACY, intervals) if promises_by_group(pipeline) else None
-    horizon_us = pipeline.horizon_s * 1_000_000
     for query in with_windows(pipeline):
         truth, answers = f"truth_{query.id}", f"answers_{query.id}"
         # A window whose answer fell before the first interval that was ever answered was never asked.
         first = min(warehouse.labels(answers), default="~")
         emitted = np.array(labels_holding(pipeline, given[query.id].emit_us), dtype=object)
         known = np.array(emitted >= first, dtype=bool)
-        asked[query.id] = _some(given[query.id], known)
+        asked[query.id] = given[query.id].some(known)
         if not known.any():
             continue
         labels = sorted(set(emitted[known].tolist()))
@@ -469,7 +470,7 @@ def _judged(
         for some in windows:
             by_group = None
             if query.promises_by_group and of_groups is not None:
-                labels = labels_holding(pipeline, some + horizon_us)
+                labels = labels_holding(pipeline, some + pipeline.final_after_us(query))
                 by_group = ByGroup.of(context, query, some, of_groups.files(len(parts), labels))
             parts.append(Judging(query, some, files[0], files[1], schemas[0], schemas[1], by_group))
         rows += there
@@ -511,11 +512,11 @@ def _accuracy_rows(
 ) -> list[dict[str, Any]]:
     if not len(values):
         return []
-    ends_us, slack_us = given.window_end_us, given.emit_us - given.window_end_us
+    ends_us, slack_us = given.window_end_us, given.emit_us - given.window_end_us - query.lag_us
     terms = terms_of(pipeline, query)
     kept = None if terms is None else within(terms, values)
     widths = windows_of(query, plans, slacks, given).widths_s
-    learnt_in = labels_holding(pipeline, ends_us + pipeline.horizon_s * 1_000_000)
+    learnt_in = labels_holding(pipeline, ends_us + pipeline.final_after_us(query))
     rows = []
     for i, end in enumerate(instants(ends_us).to_pylist()):
         rows.append(
@@ -557,8 +558,8 @@ def _put_slots(
     parts, owners, rows = [], [], 0
     staged: dict[str, Staged] = {}
     for query in with_windows(pipeline):
-        if query.calendar is not None:
-            continue  # its windows end where the calendar says, or nowhere
+        if query.calendar is not None or not query.is_narrowed:
+            continue  # its windows end where EVERY or the calendar says, or nowhere
         every_us, ends_us = round(query.every_s * 1e6), given[query.id].window_end_us
         slots_us = np.unique(ends_us[ends_us % every_us != 0])
         if len(slots_us) == 0:

@@ -86,7 +86,7 @@ def _of_interval(
     """What is to be written of those of the windows that became final in an interval; and how many rows that reads."""
     pipeline, warehouse = context.pipeline, context.warehouse
     answers, truth = f"answers_{query.id}", f"truth_{query.id}"
-    horizon_us = pipeline.horizon_s * 1_000_000
+    horizon_us = pipeline.final_after_us(query)
     own = (ends_us + horizon_us >= interval.start_us) & (ends_us + horizon_us < interval.end_us)
     if not own.any():
         return [], 0

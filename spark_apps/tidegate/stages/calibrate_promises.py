@@ -42,7 +42,8 @@ def judge_promises(context: RunContext, stage: StageRun, intervals: Sequence[Int
     pipeline, warehouse = context.pipeline, context.warehouse
     terms = [found for query in pipeline.queries if (found := terms_of(pipeline, query)) is not None]
     horizon_us = pipeline.horizon_s * 1_000_000
-    begun_us = [one.periods.begin_us(intervals[0].start_us - horizon_us) for one in terms]
+    final_us = {query.id: pipeline.final_after_us(query) for query in pipeline.queries}
+    begun_us = [one.periods.begin_us(intervals[0].start_us - final_us[one.query]) for one in terms]
     oldest = interval_holding(pipeline, min(begun_us, default=intervals[0].start_us) + horizon_us).label
     earlier = [label for label in warehouse.labels("accuracy") if oldest <= label < intervals[0].label]
     windows = pa.concat_tables(
@@ -66,7 +67,7 @@ def judge_promises(context: RunContext, stage: StageRun, intervals: Sequence[Int
         ends_us, values = instants_us(own.column("window_end")), own.column("value").to_numpy()
         of_groups = _of_groups(one, groups) if one.for_each else None
         before_it = left.get((one.query, one.promise))
-        for interval, row in _rows(one, intervals, horizon_us, ends_us, values, before_it, of_groups):
+        for interval, row in _rows(one, intervals, final_us[one.query], ends_us, values, before_it, of_groups):
             rows[interval].append(row)
     for interval in intervals:
         stage.commit.put_arrow(TABLE, interval, pa.Table.from_pylist(rows[interval], schema=warehouse.schema(TABLE)))
@@ -84,7 +85,7 @@ def _of_groups(terms: Terms, groups: pa.Table | None) -> OfGroups:
 def _rows(
     terms: Terms,
     intervals: Sequence[Interval],
-    horizon_us: int,
+    final_after_us: int,
     ends_us: Int64s,
     values: np.ndarray,
     left: Mapping[str, Any] | None,
@@ -95,7 +96,7 @@ def _rows(
     if left is not None and _is_period(terms, to_us(left["period_start"]), to_us(left["period_end"])):
         tally = Tally(left["periods_judged"], left["periods_kept"])
     for interval in intervals:
-        final_us = interval.start_us - horizon_us, interval.end_us - horizon_us
+        final_us = interval.start_us - final_after_us, interval.end_us - final_after_us
         for found in judge(terms, ends_us, values, *final_us, tally, of_groups):
             tally = found.tally
             yield (

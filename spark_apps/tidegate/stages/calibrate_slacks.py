@@ -69,21 +69,21 @@ def plan_slacks(context: RunContext, stage: StageRun, intervals: Sequence[Interv
     kept = warehouse.read_state(PROMISES, before)
     promises = {q.id: promise_of(pipeline, q) for q in promised}
     states = {query_id: _restored(kept, query_id, promise) for query_id, promise in promises.items()}
-    horizon_us = pipeline.horizon_s * 1_000_000
     footprints = footprints_at_end(context, stage, intervals, before) if promised else {}
     needed = _needed(pipeline, warehouse, intervals, fresh, promises)
     for interval in intervals:
-        final_us = interval.end_us - horizon_us
         units_s = _units_s({q.id: _asked_of_laws(q, promises[q.id]) for q in promised}, samples[interval])
         rows, supports, known = [], {}, {}
         for query in promised:
-            promise = promises[query.id]
+            promise, after_us = promises[query.id], pipeline.final_after_us(query)
+            final_us = interval.end_us - after_us
             newest = needed[query.id].between(final_us - _evidence_us(pipeline, promise), final_us)
             recent_s = _recent_s(query, promise, samples[interval], interval.end_us)
             state, choice = promise_step(
                 promise,
                 states[query.id],
-                interval.end_us,
+                # With a bound all is as much later as answers are.
+                interval.end_us - query.lag_us,
                 newest,
                 units_s[query.id],
                 float(pipeline.initial_slack_s),
@@ -93,7 +93,7 @@ def plan_slacks(context: RunContext, stage: StageRun, intervals: Sequence[Interv
             states[query.id] = state
             supports[query.id] = support_of(query, newest.slack_s, newest.share, newest.weight)
             known[query.id] = support_of(query, *state.outlook.pairs)
-            now = newest.between(interval.start_us - horizon_us, final_us)
+            now = newest.between(interval.start_us - after_us, final_us)
             rows.append(
                 {
                     "query": query.id,
@@ -119,9 +119,9 @@ def supports_after(warehouse: Warehouse, interval: Interval) -> dict[str, Suppor
     promises = {q.id: promise_of(pipeline, q) for q in pipeline.queries if q.promised is not None}
     nothing = warehouse.read_arrow("needed_slack", [])
     needed = _needed(pipeline, warehouse, [interval_at(pipeline, interval.end)], nothing, promises)
-    final_us = interval.end_us - pipeline.horizon_s * 1_000_000
     found = {}
     for query_id, promise in promises.items():
+        final_us = interval.end_us - pipeline.final_after_us(pipeline.query(query_id))
         newest = needed[query_id].between(final_us - _evidence_us(pipeline, promise), final_us)
         found[query_id] = support_of(pipeline.query(query_id), newest.slack_s, newest.share, newest.weight)
     return found
@@ -136,7 +136,7 @@ def promise_of(pipeline: Pipeline, query: Query) -> Promise:
         period_s=terms.period_us / 1e6,
         horizon_s=float(pipeline.horizon_s),
         confidence=PERIODS_KEPT,
-        offset_s=max(_spans_s(query).values()) / 10,
+        offset_s=(max(w.range_s for w in query.ranged) if query.sessions is None else query.sessions.gap_us / 1e6) / 10,
         waits_for_tuples=query.accuracy is not None,
         calendar=terms.calendar,
         groups_within=GROUPS_WITHIN if terms.for_each else None,

@@ -92,8 +92,8 @@ def _specs(pipeline: Pipeline) -> dict[str, FootprintSpec]:
 def support_of(query: Query, slack_s: Float64s, share: Float64s | None, weight: Float64s) -> Support:
     """What past winners, or windows, of the query needed; without shares none was measured."""
     share = np.full(len(slack_s), np.nan) if share is None else share
-    # Until widths are measured: ERROR × range may be missed; of a top-k query nothing.
-    tolerable = 1.0 if query.error is None else 1 - min(query.error, 1.0)
+    # Until widths are measured: ERROR × range may be missed; of a top-k query and with a bound nothing.
+    tolerable = 1.0 if query.error is None or not query.is_narrowed else 1 - min(query.error, 1.0)
     return Support(slack_s, share, weight, tolerable)
 
 
@@ -168,7 +168,7 @@ def wants_of(
         if not _active(query, interval):
             continue
         row, support, share = wanted.get(query.id), supports.get(query.id), 1.0
-        if row is not None and support is not None and query.error is not None:
+        if row is not None and support is not None and query.error is not None and query.is_narrowed:
             share = support.needed_share(row["accuracy_target"])
         slack_s = 0.0 if row is None else row["slack_s"]
         of_late, gap_s, longest_s = known.get(query.id), query.longest_gap_s, longest_wait_s(pipeline, query, 0.0)

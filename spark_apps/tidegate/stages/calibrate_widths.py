@@ -57,7 +57,8 @@ def learn_widths(
     **Guarantee.** The rows of an interval depend on tuples alone, not on how many intervals are run at once.
     """
     pipeline, warehouse = context.pipeline, context.warehouse
-    promised = [query for query in pipeline.queries if query.error is not None and query.sessions is None]
+    narrowed = [query for query in pipeline.queries if query.is_narrowed and query.sessions is None]
+    promised = [query for query in narrowed if query.error is not None]
 
     parts: list[Measuring] = []
     for query in promised:
@@ -111,7 +112,7 @@ def coarse_shares(pipeline: Pipeline, query: Query) -> Float64s:
 
 def _range_s(query: Query) -> float:
     """The widest range of the query."""
-    return max(window.range_s for window in query.windows)
+    return max(window.range_s for window in query.ranged)
 
 
 def _evidence_from_us(pipeline: Pipeline, query: Query, interval: Interval) -> int:

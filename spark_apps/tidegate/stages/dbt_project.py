@@ -187,7 +187,9 @@ def common_tables() -> list[Declaration]:
 
 
 def _query_variable(query: Query) -> Declaration:
+    """What the templates know of a query; ``lag_s`` only where its windows are final later than the horizon says."""
     return {
+        **({"lag_s": query.lag_s} if query.lag_s else {}),
         "id": query.id,
         "columns": [output.name for output in query.outputs],
         "top_k": query.kind == "top_k",

@@ -12,6 +12,7 @@ import pyarrow as pa
 from tidegate.operators.arrivals import received
 from tidegate.operators.join_aggregate.held import without_the_late
 from tidegate.operators.join_aggregate.operator import answered_in_turns, rows_at_once
+from tidegate.operators.join_aggregate.running import signed
 from tidegate.operators.join_aggregate.spec import Measure, Spec
 from tidegate.operators.join_aggregate.state import BEFORE_ALL_US, State, start
 from tidegate.operators.join_aggregate.tuples import AllCombinations, Books, Tuples, encoded, together
@@ -72,7 +73,7 @@ class Cells:
         """
         state = replace(start(self.spec, schedule), books=self.books, combinations=self.combinations)
         cuts = [np.searchsorted(side.arrival_us, schedule.emit_us, side="right") for side in self.sides]
-        weights = [np.append(0, np.cumsum(side.weight, dtype=np.int64)) for side in self.sides]  # type: ignore[arg-type]
+        weights = [np.append(0, np.cumsum(np.abs(side.weight), dtype=np.int64)) for side in self.sides]  # type: ignore[arg-type]
         arrived = np.sum([weight[cut] for weight, cut in zip(weights, cuts, strict=True)], axis=0)
         first, windows = 0, len(schedule)
         while first < windows:
@@ -114,9 +115,11 @@ class _Grid:
         instant = np.searchsorted(self.instants_us, part.arrival_us, side="left")
         rows = np.flatnonzero((bound >= 0) & (bound < len(self.bounds_us) - 1) & (instant < len(self.instants_us)))
         values: dict[Any, Any] = {slot: column[rows] for slot, column in part.values.items()}
-        nulls = {slot: column[rows].astype(np.int64) for slot, column in part.nulls.items()}
+        sign = None if part.sign is None else part.sign[rows]
+        nulls = {slot: signed(column[rows].astype(np.int64), sign) for slot, column in part.nulls.items()}
         event_us, arrival_us = self.bounds_us[bound[rows]], self.instants_us[instant[rows]]
-        return Tuples(event_us, arrival_us, part.code[rows], values, nulls, np.ones(len(rows), dtype=np.int64))
+        weight = signed(np.ones(len(rows), dtype=np.int64), sign)
+        return Tuples(event_us, arrival_us, part.code[rows], values, nulls, weight, sign)
 
 
 def _joined(parts: Sequence[Tuples]) -> Tuples:
@@ -163,7 +166,8 @@ def _values(
             continue
         for name, total in measures[key].sums:
             for part, numbers in total.split(column).items():
-                yield (name, part), np.add.reduceat(numbers[order].astype(np.int64), first)
+                numbers = signed(numbers.astype(np.int64), cells.sign)
+                yield (name, part), np.add.reduceat(numbers[order], first)
         extreme = measures[key].extreme
         if extreme is not None:
             own = column[order]

@@ -25,7 +25,7 @@ class Flow:
         code, window: int64[n].
         values, nulls: as in ``Tuples``.
         event_us: int64[n]; empty if no extreme is asked for.
-        weight: as in ``Tuples``.
+        weight, sign: as in ``Tuples``.
     """
 
     code: Int64s
@@ -34,6 +34,7 @@ class Flow:
     nulls: Mapping[str, Column]
     event_us: Int64s
     weight: Int64s | None = None
+    sign: Int64s | None = None
 
     @staticmethod
     def of(pieces: Sequence[Piece], measures: Sequence[Measure]) -> Flow:
@@ -63,6 +64,7 @@ class Flow:
             nulls,
             column(lambda part: part.event_us) if extremes else nothing,
             None if pieces[0][0].weight is None else column(lambda part: part.weight),  # type: ignore[arg-type,return-value]
+            None if pieces[0][0].sign is None else column(lambda part: part.sign),  # type: ignore[arg-type,return-value]
         )
 
 

@@ -181,7 +181,8 @@ class Totals:
 
 
 def _counted(rows: Int64s, flow: Flow, size: int) -> Int64s:
-    return np.bincount(rows, minlength=size) if flow.weight is None else added(rows, flow.weight, size)
+    counts = flow.sign if flow.weight is None else flow.weight
+    return np.bincount(rows, minlength=size) if counts is None else added(rows, counts, size)
 
 
 def _parts(flow: Flow, measures: Sequence[Measure]) -> dict[tuple[str, Part], npt.NDArray[Any]]:
@@ -189,13 +190,19 @@ def _parts(flow: Flow, measures: Sequence[Measure]) -> dict[tuple[str, Part], np
     for measure in measures:
         slot = measure.slot
         if slot in flow.nulls and flow.nulls[slot].any():
-            found[slot, NULLS] = flow.nulls[slot].astype(np.int64)
+            found[slot, NULLS] = signed(flow.nulls[slot].astype(np.int64), flow.sign)
         if flow.weight is None:
             for name, total in measure.sums:
-                found |= {(name, part): column for part, column in total.split(flow.values[slot]).items()}
+                split = total.split(flow.values[slot]).items()
+                found |= {(name, part): signed(column, flow.sign) for part, column in split}
     if flow.weight is not None:
         found |= {key: column for key, column in flow.values.items() if isinstance(key, tuple)}
     return found
+
+
+def signed(numbers: npt.NDArray[Any], sign: Int64s | None) -> npt.NDArray[Any]:
+    """Numbers of tuples, negative of those that take back others."""
+    return numbers if sign is None else numbers * sign
 
 
 @dataclass(frozen=True, eq=False)

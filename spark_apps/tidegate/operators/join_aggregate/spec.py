@@ -85,6 +85,8 @@ class Spec:
         in_parts: sums come out unrounded, as (exponent, units) of the powers of two that they consist of, so that
             ``combined`` can add up those of several hash partitions.
         conditions: Spark SQL over compared slots, of several sides each: joined tuples count for which all are true.
+        signed: of one side, and without extremes: batches have a column ``sign``, 1, or −1 of a tuple that takes back
+            an equal one that has arrived before it.
 
     >>> spec = Spec(
     ...     sides=(Side("d", classes=("j0",), groups=("g0",)), Side("w", classes=("j0",))),
@@ -111,11 +113,14 @@ class Spec:
     class_groups: tuple[tuple[str, str], ...] = ()
     in_parts: bool = False
     conditions: tuple[str, ...] = ()
+    signed: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a spec that contradicts itself."""
         if not self.sides:
             raise ValueError("Spec: no sides")
+        if self.signed and (len(self.sides) > 1 or any(m.extreme is not None for m in self.aggregates)):
+            raise ValueError("Spec: what is taken back is of one side, and in no extreme")
         aliases = [side.alias for side in self.sides]
         slots = [
             *self.classes,
@@ -209,15 +214,20 @@ class Spec:
                 pa.field("side", pa.int8()),
                 pa.field("event_us", pa.int64()),
                 pa.field("arrival_us", pa.int64()),
+                *self._sign,
                 *(self.columns.field(slot) for slot in slots),
             ]
         )
+
+    @property
+    def _sign(self) -> tuple[pa.Field, ...]:
+        return (pa.field("sign", pa.int8()),) if self.signed else ()
 
     def side_schema(self, index: int) -> pa.Schema:
         """The columns of a batch that one side owns: all that is held of its tuples."""
         side = self.sides[index]
         slots = [*side.classes, *side.groups, *side.compared, *(m.slot for m in self.measures_of(side.alias))]
-        times = [pa.field("event_us", pa.int64()), pa.field("arrival_us", pa.int64())]
+        times = [pa.field("event_us", pa.int64()), pa.field("arrival_us", pa.int64()), *self._sign]
         return pa.schema([*times, *(self.columns.field(slot) for slot in slots)])
 
     @property

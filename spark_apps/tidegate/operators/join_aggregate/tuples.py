@@ -38,6 +38,7 @@ class Tuples:
         nulls: slot → bool[n], only for slots that have a NULL here.
         weight: of cells (see ``cells``) how many tuples each stands for, int64[n]; of sums ``values`` then has the
             parts, by (slot, part), of MIN and MAX the extreme, and ``nulls`` how many have a NULL. None for tuples.
+        sign: of tuples of a signed spec 1 or −1, int64[n]; None for others, and for cells.
     """
 
     event_us: Int64s
@@ -46,6 +47,7 @@ class Tuples:
     values: Mapping[Any, Column] = field(default_factory=dict)
     nulls: Mapping[str, Column] = field(default_factory=dict)
     weight: Int64s | None = None
+    sign: Int64s | None = None
 
     def __len__(self) -> int:
         """Count the tuples."""
@@ -60,6 +62,7 @@ class Tuples:
             {slot: column[rows] for slot, column in self.values.items()},
             {slot: column[rows] for slot, column in self.nulls.items()},
             None if self.weight is None else self.weight[rows],
+            None if self.sign is None else self.sign[rows],
         )
 
     @cached_property
@@ -84,6 +87,7 @@ def together(parts: Sequence[Tuples]) -> Tuples:
         return parts[0]
     slots = dict.fromkeys(slot for part in parts for slot in part.nulls)
     weights = [part.weight for part in parts if part.weight is not None]
+    signs = [part.sign for part in parts if part.sign is not None]
     return Tuples(
         np.concatenate([part.event_us for part in parts]),
         np.concatenate([part.arrival_us for part in parts]),
@@ -94,6 +98,7 @@ def together(parts: Sequence[Tuples]) -> Tuples:
             for slot in slots
         },
         np.concatenate(weights) if weights else None,
+        np.concatenate(signs) if signs else None,
     )
 
 
@@ -140,7 +145,8 @@ def encoded(
                 nulls[measure.slot] = column.is_null().to_numpy(zero_copy_only=False)
             if measure.stored:
                 books, values[measure.slot] = _measured(spec, measure, column, books)
-        parts.append(Tuples(event_us, arrival_us, code, values, nulls))
+        sign = int64s(table.column("sign"))[rows].astype(np.int64) if spec.signed else None
+        parts.append(Tuples(event_us, arrival_us, code, values, nulls, sign=sign))
     return books, combinations, parts
 
 
@@ -170,6 +176,7 @@ def _measured(spec: Spec, measure: Measure, column: pa.Array, books: Books) -> t
 def held_schema(spec: Spec, side: int) -> pa.Schema:
     """What is held of a side's tuples: of COUNT(x) whether there is an x, of SUM and AVG the number to add."""
     fields = [pa.field("event_us", pa.int64()), pa.field("arrival_us", pa.int64())]
+    fields += [pa.field("sign", pa.int8())] if spec.signed else []
     fields += [spec.columns.field(slot) for slot in side_slots(spec, side)]
     for measure in spec.measures_of(spec.sides[side].alias):
         kind = spec.columns.field(measure.slot).type
@@ -186,6 +193,8 @@ def held_schema(spec: Spec, side: int) -> pa.Schema:
 def decoded(spec: Spec, side: int, tuples: Tuples, books: Books, combinations: Combinations) -> pa.Table:
     """The tuples as rows of ``held_schema``; ``encoded`` takes them back."""
     columns: dict[str, pa.Array] = {"event_us": pa.array(tuples.event_us), "arrival_us": pa.array(tuples.arrival_us)}
+    if tuples.sign is not None:
+        columns["sign"] = pa.array(tuples.sign.astype(np.int8))
     for slot, codes in combinations.slot_codes(tuples.code).items():
         columns[slot] = decode(codes, books[slot].values)
     for measure in spec.measures_of(spec.sides[side].alias):

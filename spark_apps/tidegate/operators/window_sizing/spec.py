@@ -115,10 +115,13 @@ class ControllerSpec:
                 SizedQuery(
                     id=q.id,
                     ranges_s=q.ranges_s(),
-                    slack_widths_s={s: learnt.get((q.id, s), _tolerated(q) * r) for s, r in q.ranges_s().items()},
+                    slack_widths_s={
+                        s: learnt.get((q.id, s), (q.error or 0.0) * r) if q.is_narrowed and q.sessions is None else 0.0
+                        for s, r in q.ranges_s().items()
+                    },
                     delay_s=q.longest_gap_s,
                     active_from_us=None if q.active_from is None else to_us(q.active_from),
-                    active_to_us=None if q.active_to is None else to_us(q.active_to),
+                    active_to_us=None if q.active_to is None else to_us(q.active_to) + _still_needed_us(pipeline, q),
                     priority=q.priority,
                     slack_s=longest_wait_s(
                         pipeline, q, slacks.get(q.id, pipeline.initial_slack_s if q.promised is not None else 0.0)
@@ -213,14 +216,14 @@ class ControllerSpec:
         return Needs.of(windows, asked).in_quanta(self.tick_s)
 
 
-def _tolerated(query: Query) -> float:
-    """The share of its ranges that a query can miss, as far as its declaration tells: sessions are never narrowed."""
-    return 0.0 if query.sessions is not None else query.error or 0.0
-
-
 def longest_wait_s(pipeline: Pipeline, query: Query, slack_s: float) -> float:
     """How long after its window's end a query needs its tuples: K, or with updates until the window is final."""
     return float(slack_s if query.emit_every_s is None else max(slack_s, pipeline.horizon_s))
+
+
+def _still_needed_us(pipeline: Pipeline, query: Query) -> int:
+    """How long after its last window a query with a bound still needs its tuples: until that has been answered."""
+    return 0 if query.bounded is None else pipeline.final_after_us(query)
 
 
 def declared_tuple_bytes(stream: Stream) -> float:
