@@ -1,4 +1,4 @@
-"""Random queries: every kind, clause and aggregate of the language."""
+"""Random queries: every kind, clause and aggregate of the language, and promises that tell groups apart."""
 
 from __future__ import annotations
 
@@ -117,8 +117,9 @@ def _promising(chance: random.Random, text: str, kind: str) -> str:
             promise += f" OR {chance.choice([1, 5, 50])} IN {chance.choice(floored)}"
         if promise and chance.random() < 0.7:
             promise += f" FOR {chance.choice([50, 80, 99, 12.5])}% OF GROUPS"
-    elif kind in ("top_k", "best") and " PARTITION BY " in text and chance.random() < 0.7:
-        promise = f" ACCURACY 90% FOR EACH {text.partition(' PARTITION BY ')[2].split()[0]}"
+    elif kind in ("top_k", "best") and "PARTITION BY " in text and chance.random() < 0.7:
+        part = text.partition("PARTITION BY ")[2].split()[0]
+        promise = f" ACCURACY 90% FOR EACH {part}"
     return text.replace(f" {_EVERY}", f"{promise} {_EVERY}")
 
 
