@@ -12,8 +12,8 @@ from sqlglot import exp
 from tidegate.aggregates.accumulators import Extreme, Partial, Total
 from tidegate.values.types import ColumnType, arrow_type
 
-Estimated = Literal["count", "sum", "average", "least", "greatest"]
-"""What history estimates from its samples and leaves."""
+Estimated = Literal["count", "sum", "average", "least", "greatest", "var_pop", "var_samp", "stddev_pop", "stddev_samp"]
+"""What history estimates from its samples, and all but variances and deviations from its leaves."""
 
 
 class CallError(Exception):
