@@ -27,12 +27,12 @@ _PROMISE = re.compile(
     rf"\b(error|accuracy)\b\s*\+?[\d.]+\s*%{_FOR}\s*(?=;|$|(?:every|duration|priority|emit|on)\b)", re.IGNORECASE
 )
 
-# A call of one of tidegate.aggregates, which costs too much to import here.
+# A call of one of tidegate.aggregates, by any of its names. It costs too much to import here; tests/dags compares them.
 _AGGREGATE = re.compile(
-    r"\b(count|count_if|countif|sum|avg|mean|min|max|min_by|max_by|arg_min|arg_max|bool_and|bool_or|every|some|any|any_value|"
-    r"logical_and|logical_or|std|stddev|stddev_pop|stddev_samp|variance|var_pop|var_samp|variance_pop|variance_samp|"
-    r"median|percentile|percentile_cont|percentile_approx|approx_percentile|approx_count_distinct|approx_distinct|"
-    r"first|last|first_value|last_value)\s*\(",
+    r"\b(any_value|approx_count_distinct|approx_distinct|approx_percentile|approx_quantile|arg_?max|arg_?min|avg|"
+    r"booland_agg|bool_and|boolor_agg|bool_or|count|count_?if|first|first_value|last|last_value|logical_and|logical_or|"
+    r"max|max_by|median|min|min_by|percentile|percentile_approx|percentile_cont|quantile|stddev|stddev_pop|stddev_samp|"
+    r"stdev|sum|variance|variance_pop|variance_samp|var_pop|var_samp)\s*\(",
     re.IGNORECASE,
 )
 _EMIT = re.compile(r"\bemit\s+(early|every)\b", re.IGNORECASE)

@@ -30,6 +30,7 @@ from tidegate.declarations.stream_section import COLUMN_KEYS, HISTORY_KEYS, STRE
 from tidegate.declarations.table_section import TABLE_KEYS
 from tidegate.declarations.tables import schema, tables
 from tidegate.declarations.units import show_bytes, show_duration
+from tidegate.operators.history.estimating import estimating
 from tidegate.stages.dbt_project import render_project
 from tidegate.store.warehouse import Warehouse
 
@@ -226,7 +227,8 @@ def aggregates() -> str:
     for function in AGGREGATES.values():
         about = (type(function).__doc__ or "").split("\n\n")[0].replace("\n", " ")
         scaled = "/ coverage" if function.scaled else "as held"
-        history = function.estimated and "estimated" or "no"
+        exact = "exact of whole leaves, else " if function.estimated and estimating(function.name).in_leaves else ""
+        history = f"{exact}estimated" if function.estimated else "no"
         rows.append((" ".join(f"`{shape}`" for shape in function.shapes), _escaped(about), scaled, history))
     return _table(("aggregate", "what it is", "of a narrow window", "of history"), rows)
 

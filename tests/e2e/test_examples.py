@@ -230,6 +230,28 @@ def revenue(window: Window) -> set[tuple]:
     return {(country, len(own), sum(r["amount"] for r in own)) for country, own in groups.items()}
 
 
+def best_sellers(window: Window) -> set[tuple]:
+    groups = grouped(window("orders", 30 * MINUTE), "product")
+    sums = sorted(
+        ((name, sum(r["amount"] for r in own), len(own)) for name, own in groups.items()), key=lambda g: -g[1]
+    )
+    return {(rank, *group) for rank, group in enumerate(sums[:3], 1)}
+
+
+def customers(window: Window) -> set[tuple]:
+    groups = grouped(window("orders", 30 * MINUTE), "country")
+    return {(country, len({r["customer"] for r in own}), median_order(own)) for country, own in groups.items()}
+
+
+def median_order(orders: list[Row]) -> float:
+    """The middle of the bucket that PERCENTILE_APPROX counts the lower median in: within 1/10000 of it."""
+    exact = sorted(r["amount"] for r in orders)[math.ceil(len(orders) / 2) - 1]
+    factor = 1 + 2 / (10_000 - 1)
+    middle = factor ** math.ceil(math.log(exact) / math.log(factor)) * 2 / (factor + 1)
+    assert math.isclose(middle, exact, rel_tol=1 / 10_000)
+    return middle
+
+
 def selling_fast(window: Window) -> set[tuple]:
     groups = grouped(window("orders", 10 * MINUTE), "product")
     return {(name, len(own), mean(r["amount"] for r in own)) for name, own in groups.items() if len(own) >= 10}
@@ -293,6 +315,8 @@ def bad_weather(window: Window) -> set[tuple]:
 # Query → its right answer, and the columns in which it stands.
 QUERIES: dict[str, dict[str, tuple[Callable[[Window], set[tuple]], tuple[str, ...]]]] = {
     "shop": {
+        "best_sellers": (best_sellers, ("rank", "product", "revenue", "orders")),
+        "customers": (customers, ("country", "customers", "median_order")),
         "revenue": (revenue, ("country", "orders", "revenue")),
         "selling_fast": (selling_fast, ("product", "orders", "mean_amount")),
         "largest_orders": (largest_orders, ("rank", "order_id", "country", "product", "amount")),

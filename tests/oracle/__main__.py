@@ -11,23 +11,31 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.oracle.evaluation import CUTS, NotTakenError, compared, parse
-from tests.oracle.queries import draw_query
+from tests.oracle.meanings import write_meanings
+from tests.oracle.queries import draw_calendar_query, draw_query
 from tests.oracle.streams import draw_streams
 
 QUERIES_OF_A_SEED = 20
+SLOWER = 144
 
 
 def differences(seed: int) -> Iterator[tuple[str, str]]:
     """Each of the seed's queries, and what differs; empty if nothing does."""
     chance = random.Random(seed)
     with TemporaryDirectory(prefix="tidegate-oracle-") as name:
-        files = draw_streams(chance, Path(name))
-        for _ in range(QUERIES_OF_A_SEED):
-            text = draw_query(chance)
+        folder, slow = Path(name), Path(name) / "slow"
+        files = write_meanings(draw_streams(chance, folder), folder)
+        # The same half hour, as three days.
+        slow_files = write_meanings(draw_streams(chance, slow, slower=SLOWER), slow)
+        for number in range(QUERIES_OF_A_SEED):
+            by_days = number % 5 == 4
+            text = draw_calendar_query(chance) if by_days else draw_query(chance)
             slack, held, cut = chance.randint(0, 9), chance.choice([10, 10, 10, 6, 4]), chance.choice(CUTS)
+            slack *= SLOWER if by_days else 1
             where = f"{text}  (waits {slack} min, holds {held}/10, {cut})"
             try:
-                comparison = compared(parse(text), text, files, Path(name), slack, held, cut)
+                read, of = (slow_files, slow) if by_days else (files, folder)
+                comparison = compared(parse(text), text, read, of, slack, held, cut)
             except NotTakenError as refused:
                 yield where, f"refused: {refused}"
                 continue

@@ -1,8 +1,10 @@
-"""Random queries: every kind, clause and aggregate of the language."""
+"""Random queries: every kind, clause and aggregate of the language, and promises that tell groups apart."""
 
 from __future__ import annotations
 
 import random
+import re
+from collections.abc import Sequence
 
 # Aggregate → calls of it; {c} is an alias and a point, or nothing. Beside those of a registry, so that none is missed.
 CALLS = {
@@ -77,15 +79,55 @@ _OF_PAIRS = [
     "COALESCE(l.d, 0) <= r.d",
     "NOT (l.b AND r.b)",
 ]
+_OF_GOODS = ["g.w > 0", "g.m = 'two'", "g.w IS NULL", "COALESCE(g.w, l.n) > 0", "g.m <> l.k"]
+_BY_GOODS = ["g.w", "g.m", "COALESCE(g.m, 'none')", "g.w + l.n % 2"]
+_CALLS_OF_GOODS = ["SUM(g.w)", "COUNT(g.m)", "MAX(g.m)", "AVG(g.w + l.v)", "COUNT(DISTINCT g.m) FILTER (WHERE l.b)"]
+_ZONES = ["Europe/Berlin", "America/New_York", "Asia/Kolkata", "Asia/Beirut", "Australia/Lord_Howe", "UTC"]
 _VALUES = ["{c}v", "{c}n", "{c}d", "{c}k", "{c}t", "{c}b", "{c}v + 1", "{c}n * 2", "ABS({c}v)", "UPPER({c}k)", "-{c}v"]
+# Aggregates that are 0 of nothing.
+_FLOORED = re.compile(r"(SELECT )?(COUNT|COUNT_IF|SUM)\((?!DISTINCT)")
 _WINDOWS = ["[10 MINUTES]", "[RANGE 10 MINUTES]"]
 _EVERY = "EVERY 5 MINUTES"
 
 
 def draw_query(chance: random.Random) -> str:
-    """One of an aggregate, a join, best groups, or a top-k."""
-    kind = chance.choice(["aggregate", "aggregate", "join", "join", "best", "top_k"])
-    return {"aggregate": _aggregate, "join": _join, "best": _best, "top_k": _top_k}[kind](chance)
+    """One of an aggregate, one with a reference table, a join, best groups, or a top-k; some of derived streams."""
+    kind = chance.choice(["aggregate", "aggregate", "goods", "join", "join", "best", "top_k"])
+    draw = {"aggregate": _aggregate, "goods": _with_goods, "join": _join, "best": _best, "top_k": _top_k}
+    text = draw[kind](chance)
+    stream = chance.choice(["x", "x", "z", "zz"])
+    text = text if kind == "goods" else re.sub(r"\bx (?=\[)", f"{stream} ", text)
+    return _promising(chance, text, kind)
+
+
+def draw_calendar_query(chance: random.Random) -> str:
+    """Groups of local days."""
+    stream = f"x{chance.choice(['', '', ' [1 DAY]', ' [2 DAYS]', ' [30 HOURS]'])}"
+    text = _select(chance, [""], stream, _conditions(chance, ""))
+    return text.replace(_EVERY, f"EVERY 1 DAY AT TIME ZONE '{chance.choice(_ZONES)}'")
+
+
+def _promising(chance: random.Random, text: str, kind: str) -> str:
+    """The query with a promise that is judged group by group, where it can have one."""
+    promise = ""
+    if " GROUP BY " in text and " AS best" not in text and re.search(r" AS [vw]", text):
+        promise = chance.choice(["", " ERROR 20%"])
+        floored = [name for call, name in re.findall(r"([^,]+?) AS (v\d)", text) if _FLOORED.match(call.strip())]
+        if promise and floored and chance.random() < 0.7:
+            promise += f" OR {chance.choice([1, 5, 50])} IN {chance.choice(floored)}"
+        if promise and chance.random() < 0.7:
+            promise += f" FOR {chance.choice([50, 80, 99, 12.5])}% OF GROUPS"
+    elif kind in ("top_k", "best") and "PARTITION BY " in text and chance.random() < 0.7:
+        part = text.partition("PARTITION BY ")[2].split()[0]
+        promise = f" ACCURACY 90% FOR EACH {part}"
+    return text.replace(f" {_EVERY}", f"{promise} {_EVERY}")
+
+
+def _with_goods(chance: random.Random) -> str:
+    source = f"x [{chance.choice([10, 5])} MINUTES] AS l {chance.choice(['', 'LEFT '])}JOIN goods AS g ON l.k = g.k"
+    where = _conditions(chance, "l.", 1) + chance.sample(_OF_GOODS, chance.choice([0, 1, 1, 2]))
+    text = _select(chance, ["l."], source, where, [*_GROUPS, *_BY_GOODS])
+    return text.replace(" FROM ", f", {chance.choice(_CALLS_OF_GOODS)} AS u FROM ", 1)
 
 
 def _conditions(chance: random.Random, alias: str, most: int = 2) -> list[str]:
@@ -105,8 +147,8 @@ def _number(chance: random.Random, alias: str) -> str:
     return chance.choice(_PLAIN_NUMBERS.get(name) or CALLS[name]).format(c=alias)
 
 
-def _select(chance: random.Random, sides: list[str], source: str, where: list[str]) -> str:
-    groups = [one.format(c=chance.choice(sides)) for one in chance.sample(_GROUPS, chance.choice([0, 1, 1, 2, 3]))]
+def _select(chance: random.Random, sides: list[str], source: str, where: list[str], by: Sequence[str] = _GROUPS) -> str:
+    groups = [one.format(c=chance.choice(sides)) for one in chance.sample(by, chance.choice([0, 1, 1, 2, 3]))]
     calls = [_call(chance, chance.choice(sides)) for _ in range(chance.randint(0 if groups else 1, 4))]
     items = [f"{group} AS g{number}" for number, group in enumerate(groups)]
     items += [f"{call} AS v{number}" for number, call in enumerate(calls)]
@@ -115,8 +157,8 @@ def _select(chance: random.Random, sides: list[str], source: str, where: list[st
     text = f"SELECT {', '.join(items)} FROM {source}"
     text += f" WHERE {' AND '.join(where)}" if where else ""
     if groups:
-        by = chance.choice([groups, [str(n + 1) for n in range(len(groups))], [f"g{n}" for n in range(len(groups))]])
-        text += f" GROUP BY {', '.join(by)}"
+        named = chance.choice([groups, [str(n + 1) for n in range(len(groups))], [f"g{n}" for n in range(len(groups))]])
+        text += f" GROUP BY {', '.join(named)}"
     if groups and calls and chance.random() < 0.3:
         text += (
             f" HAVING {_number(chance, chance.choice(sides))} {chance.choice(['>', '<=', '<>'])} {chance.randint(0, 3)}"

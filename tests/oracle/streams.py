@@ -15,7 +15,7 @@ from tidegate.declarations.scope import StreamSchema
 from tidegate.queries.scan import EventFiles
 from tidegate.values.types import arrow_type
 
-BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+BEGIN = datetime(2026, 3, 28, tzinfo=UTC)  # clocks of Europe change on the 29th
 MINUTES = 30
 COLUMNS = {"k": "string", "n": "integer", "v": "double", "d": "decimal(12,2)", "b": "boolean", "t": "timestamp"}
 SCHEMA = pa.schema(
@@ -35,13 +35,18 @@ _EXTREMES = {
 }
 
 
-def draw_streams(chance: random.Random, folder: Path, tuples: int | None = None) -> dict[str, EventFiles]:
-    """Write both streams, of so many tuples or from none to three hundred: with NULLs, ties and, in some, extremes."""
+def draw_streams(
+    chance: random.Random, folder: Path, tuples: int | None = None, slower: int = 1
+) -> dict[str, EventFiles]:
+    """Write both streams, of so many tuples or from none to three hundred: with NULLs, ties and, in some, extremes.
+
+    ``slower``: how many times longer all times and delays are.
+    """
     files = {}
     for stream in STREAMS:
         count = chance.choice([0, 1, 5, 40, 40, 120, 300]) if tuples is None else tuples
         extreme, nulls = chance.random() < 0.25, chance.choice([0.0, 0.1, 0.5])
-        rows = [_tuple(chance, number, extreme, nulls) for number in range(count)]
+        rows = [_tuple(chance, number, extreme, nulls, slower) for number in range(count)]
         path = folder / f"events_{stream}" / "interval=1" / "1.parquet"
         path.parent.mkdir(parents=True)
         pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA).sort_by("arrival_time"), path)
@@ -49,9 +54,10 @@ def draw_streams(chance: random.Random, folder: Path, tuples: int | None = None)
     return files
 
 
-def _tuple(chance: random.Random, number: int, extreme: bool, nulls: float) -> dict[str, Any]:
-    at = BEGIN + timedelta(seconds=chance.randrange(60 * MINUTES), milliseconds=chance.choice([0, 0, 0, 1, 999]))
-    late = chance.choice([0, 0, 1, 30, 90, 600])
+def _tuple(chance: random.Random, number: int, extreme: bool, nulls: float, slower: int) -> dict[str, Any]:
+    seconds = slower * chance.randrange(60 * MINUTES)
+    at = BEGIN + timedelta(seconds=seconds, milliseconds=chance.choice([0, 0, 0, 1, 999]))
+    late = slower * chance.choice([0, 0, 1, 30, 90, 600])
     values: dict[str, Any] = {
         "k": chance.choice(_TEXTS[: chance.choice([2, 4, 10])]),
         "n": chance.choice([chance.randint(-3, 3), chance.randint(-1000, 1000)]),

@@ -12,7 +12,7 @@ import pytest
 from tests.examples import examples
 from tests.oracle.__main__ import differences
 from tests.oracle.evaluation import MINUTE_US, compared, parse, schedules
-from tests.oracle.queries import CALLS
+from tests.oracle.queries import CALLS, draw_calendar_query, draw_query
 from tests.oracle.streams import BEGIN, SCHEMA, draw_streams
 
 from tidegate.aggregates import AGGREGATES
@@ -25,6 +25,14 @@ APPROXIMATE = {"approx_count_distinct", "percentile_approx"}
 
 def test_every_aggregate_is_among_the_calls() -> None:
     assert CALLS.keys() | APPROXIMATE == AGGREGATES.keys()
+
+
+def test_every_clause_is_among_a_few_hundred_queries() -> None:
+    chance = random.Random(1)
+    texts = [draw(chance) for draw in (draw_query, draw_calendar_query) for _ in range(300)]
+    for clause in (" z [", " zz [", " JOIN goods", "LEFT JOIN goods", "% OF GROUPS", " IN v", " FOR EACH ", "[2 DAYS] ",
+                   "AT TIME ZONE", "l.v > r.v", "QUALIFY", "HAVING"):  # fmt: skip
+        assert any(clause in text for text in texts), clause
 
 
 @pytest.mark.long

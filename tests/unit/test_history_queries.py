@@ -11,6 +11,7 @@ import sqlglot
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Column, History, Stream
+from tidegate.history.answers import values_of
 from tidegate.operators.expressions import columns_of, evaluate, truth
 from tidegate.operators.history.query import parse_history_query
 
@@ -81,6 +82,37 @@ def test_answers_are_named_as_the_select_list_says() -> None:
     assert query.groups == (("what", "kind"),)
     assert [a.name for a in query.aggregates] == ["count", "count_kind", "total", "avg_cost", "top"]
     assert [a.column for a in query.aggregates] == [None, "kind", "cost", "cost", None]
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "counted"),
+    [
+        ("COUNT_IF(cost > 1)", [1.0, None, None, 1.0]),
+        ("COUNT(*) FILTER (WHERE kind = 'a')", [1.0, None, None, None]),
+        ("SUM(cost) FILTER (WHERE kind <> 'a')", [None, 1.0, None, None]),
+        ("AVG(cost) FILTER (WHERE cost > 1)", [2.0, None, None, 5.0]),
+        ("STDDEV(cost)", [2.0, 1.0, None, 5.0]),
+    ],
+)
+def test_an_aggregate_is_of_the_tuples_that_its_condition_chooses(aggregate: str, counted: list[float | None]) -> None:
+    rows = pa.table({"cost": [2.0, 1.0, None, 5.0], "kind": ["a", "b", "b", None]})
+    (found,) = parse_history_query(f"SELECT {aggregate} AS a FROM calls", [stream()]).aggregates
+    values, valid = values_of(found, rows)
+    assert [v if known else None for v, known in zip(values.tolist(), valid.tolist(), strict=True)] == counted
+    assert (found.column == "cost") == (aggregate == "STDDEV(cost)")
+
+
+@pytest.mark.parametrize(
+    "aggregate", ["MEDIAN(cost)", "COUNT(DISTINCT kind)", "MAX_BY(kind, cost)", "FIRST_VALUE(cost)"]
+)
+def test_what_samples_do_not_show_is_refused_with_what_they_do(aggregate: str) -> None:
+    with pytest.raises(UserError, match=r"history cannot estimate '.*expected COUNT\(\*\), .*VAR_POP\(x\)"):
+        parse_history_query(f"SELECT {aggregate} AS a FROM calls", [stream()])
+
+
+def test_a_condition_that_is_none_is_refused() -> None:
+    with pytest.raises(UserError, match="FILTER"):
+        parse_history_query("SELECT SUM(cost) FILTER (WHERE kind) AS a FROM calls", [stream()])
 
 
 def test_all_mistakes_are_reported_at_once() -> None:

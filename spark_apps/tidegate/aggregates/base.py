@@ -15,8 +15,8 @@ from tidegate.aggregates.accumulators import Extreme, Partial, Total
 from tidegate.values.types import ColumnType, arrow_type
 
 Int64s = npt.NDArray[np.int64]
-Estimated = Literal["count", "sum", "average", "least", "greatest"]
-"""What history estimates from its samples and leaves."""
+Estimated = Literal["count", "sum", "average", "least", "greatest", "var_pop", "var_samp", "stddev_pop", "stddev_samp"]
+"""What history estimates from its samples, and all but variances and deviations from its leaves."""
 
 
 class CallError(Exception):

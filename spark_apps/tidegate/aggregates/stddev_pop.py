@@ -16,6 +16,7 @@ class PopulationDeviation(Moment):
     nodes = (exp.StddevPop,)
     shapes = ("STDDEV_POP(x)",)
     freedom = 0
+    estimated = "stddev_pop"
 
     def of_variance(self, variance: Float64s) -> Float64s:
         """Its root."""

@@ -16,6 +16,7 @@ class SampleDeviation(Moment):
     nodes = (exp.StddevSamp, exp.Stddev)
     shapes = ("STDDEV_SAMP(x)",)
     freedom = 1
+    estimated = "stddev_samp"
 
     def of_variance(self, variance: Float64s) -> Float64s:
         """Its root."""

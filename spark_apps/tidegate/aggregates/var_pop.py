@@ -14,3 +14,4 @@ class PopulationVariance(Moment):
     nodes = (exp.VariancePop,)
     shapes = ("VAR_POP(x)",)
     freedom = 0
+    estimated = "var_pop"

@@ -14,3 +14,4 @@ class SampleVariance(Moment):
     nodes = (exp.Variance,)
     shapes = ("VAR_SAMP(x)",)
     freedom = 1
+    estimated = "var_samp"

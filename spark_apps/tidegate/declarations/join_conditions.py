@@ -28,12 +28,12 @@ class Compared:
         """Take a checked condition in."""
 
         def slot(node: exp.Expression) -> exp.Expression | None:
-            found = scope.find(node) if isinstance(node, exp.Column) else None
-            return exp.column(self._slot(found)) if isinstance(found, ScopedColumn) else None
+            column = scope.find(node) if isinstance(node, exp.Column) else None
+            return exp.column(self._slot(column)) if isinstance(column, ScopedColumn) else None
 
         def named(node: exp.Expression) -> exp.Expression | None:
-            found = scope.find(node) if isinstance(node, exp.Column) else None
-            return exp.column(found.name, found.alias) if isinstance(found, ScopedColumn) else None
+            column = scope.find(node) if isinstance(node, exp.Column) else None
+            return exp.column(column.name, column.alias) if isinstance(column, ScopedColumn) else None
 
         words = render(condition.copy(), named)
         self.conditions.append(PairCondition(expression=render(condition, slot), words=words))
@@ -60,8 +60,8 @@ def read_conditions(
 
     def leaf(node: exp.Expression) -> ColumnType | None:
         if isinstance(node, exp.Column):
-            found = scope.resolve(node, report)
-            return found.type if found else None
+            column = scope.resolve(node, report)
+            return column.type if column else None
         report.add(offset_of(node), "an aggregate cannot stand in WHERE", "HAVING")
         return None
 
@@ -123,10 +123,10 @@ def _joined_columns(condition: exp.Expression, scope: Scope) -> tuple[ScopedColu
     left, right = condition.this.unnest(), condition.expression.unnest()
     if not (isinstance(left, exp.Column) and isinstance(right, exp.Column)):
         return None
-    found = scope.find(left), scope.find(right)
-    if isinstance(found[0], Unresolved) or isinstance(found[1], Unresolved) or found[0].alias == found[1].alias:
+    sides = scope.find(left), scope.find(right)
+    if isinstance(sides[0], Unresolved) or isinstance(sides[1], Unresolved) or sides[0].alias == sides[1].alias:
         return None
-    return found[0], found[1]
+    return sides[0], sides[1]
 
 
 def _comparable(
@@ -144,7 +144,7 @@ def _comparable(
 
 
 def _aliases(condition: exp.Expression, scope: Scope) -> list[str]:
-    named = {found.alias for c in condition.find_all(exp.Column) if isinstance(found := scope.find(c), ScopedColumn)}
+    named = {column.alias for c in condition.find_all(exp.Column) if isinstance(column := scope.find(c), ScopedColumn)}
     return [alias for alias in scope.aliases if alias in named]
 
 
@@ -152,8 +152,8 @@ def render_condition(condition: exp.Expression, scope: Scope) -> str:
     """Spark SQL of a condition over bare column names, as a part of others joined by AND."""
 
     def replace(node: exp.Expression) -> exp.Expression | None:
-        found = scope.find(node) if isinstance(node, exp.Column) else None
-        return stored_column(found) if isinstance(found, ScopedColumn) else None
+        column = scope.find(node) if isinstance(node, exp.Column) else None
+        return stored_column(column) if isinstance(column, ScopedColumn) else None
 
     sql = render(condition, replace)
     return f"({sql})" if isinstance(condition, exp.Or) else sql

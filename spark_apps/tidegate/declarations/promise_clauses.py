@@ -52,26 +52,26 @@ def names_column(tokens: Sequence[Token], index: int) -> bool:
 
 def read_promised_for(values: list[Token], promise: str, report: Report) -> tuple[list[Token], PromisedFor]:
     """What stands behind the percentage of a promise, ERROR or ACCURACY; and the tokens before it."""
-    found = PromisedFor()
+    promised = PromisedFor()
     starts = [i for i, token in enumerate(values) if is_word(token, "FOR", "OR") and not names_column(values, i)]
     if not starts:
-        return values, found
+        return values, promised
     if starts[0] == 0:
         word = values[0].text.upper()
         report.add(values[0].start, f"the promise stands before {word}", f"{promise} 5% {word} …")
-        return [], found
+        return [], promised
     for start, end in zip(starts, [*starts[1:], len(values)], strict=True):
         part = values[start:end]
         if is_word(part[0], "OR"):
-            _read_floor(part, promise, found, report)
+            _read_floor(part, promise, promised, report)
         elif len(part) > 1 and is_word(part[1], "EACH"):
-            _read_each(part, promise, found, report)
+            _read_each(part, promise, promised, report)
         else:
-            _read_groups(part, promise, found, report)
-    return values[: starts[0]], found
+            _read_groups(part, promise, promised, report)
+    return values[: starts[0]], promised
 
 
-def _read_floor(part: list[Token], promise: str, found: PromisedFor, report: Report) -> None:
+def _read_floor(part: list[Token], promise: str, promised: PromisedFor, report: Report) -> None:
     if promise != "ERROR":
         report.add(part[0].start, "OR gives an ERROR its floor", f"{promise} without OR")
         return
@@ -84,32 +84,32 @@ def _read_floor(part: list[Token], promise: str, found: PromisedFor, report: Rep
     except UnreadableError as error:
         report.add(part[1].start, error.message, error.expected, error.misspelt)
         return
-    if any(known.name.lower() == column.name.lower() for known, _ in found.floors):
+    if any(known.name.lower() == column.name.lower() for known, _ in promised.floors):
         report.add(column.offset, f"the floor in '{column.name[:60]}' is given twice")
         return
-    found.floors.append((column, amount))
+    promised.floors.append((column, amount))
 
 
-def _read_groups(part: list[Token], promise: str, found: PromisedFor, report: Report) -> None:
+def _read_groups(part: list[Token], promise: str, promised: PromisedFor, report: Report) -> None:
     shape = GROUPS_SHAPE if promise == "ERROR" else EACH_SHAPE
     if len(part) < 4 or not (is_word(part[-2], "OF") and is_word(part[-1], "GROUPS")):
         report.add(part[0].start, "FOR cannot be read", shape)
     elif promise != "ERROR":
         report.add(part[0].start, "FOR … OF GROUPS belongs to ERROR", shape)
-    elif found.groups_at is not None:
+    elif promised.groups_at is not None:
         report.add(part[0].start, "FOR … OF GROUPS is given twice")
     else:
-        found.groups_at = part[0].start
+        promised.groups_at = part[0].start
         try:
-            found.groups_within = read_share(_text(part[1:-2], report))
+            promised.groups_within = read_share(_text(part[1:-2], report))
         except UnreadableError as error:
             report.add(part[1].start, error.message, error.expected, error.misspelt)
             return
-        if found.groups_within == 1:
+        if promised.groups_within == 1:
             report.add(part[1].start, "100% of the groups is what ERROR promises alone", "less than 100%, or no FOR")
 
 
-def _read_each(part: list[Token], promise: str, found: PromisedFor, report: Report) -> None:
+def _read_each(part: list[Token], promise: str, promised: PromisedFor, report: Report) -> None:
     names, commas = part[2::2], part[3::2]
     readable = len(names) == len(commas) + 1 and all(token.text == "," for token in commas)
     readable &= all(token.token_type is not TokenType.STRING and token.text != "," for token in names)
@@ -117,11 +117,11 @@ def _read_each(part: list[Token], promise: str, found: PromisedFor, report: Repo
         report.add(part[0].start, "FOR EACH belongs to the ACCURACY of best in groups", GROUPS_SHAPE)
     elif not readable:
         report.add(part[0].start, "FOR EACH cannot be read", EACH_SHAPE)
-    elif found.each_at is not None:
+    elif promised.each_at is not None:
         report.add(part[0].start, "FOR EACH is given twice")
     else:
-        found.each_at = part[0].start
-        found.for_each = [NamedColumn(token.text, token.start) for token in names]
+        promised.each_at = part[0].start
+        promised.for_each = [NamedColumn(token.text, token.start) for token in names]
 
 
 def _text(tokens: list[Token], report: Report) -> str:
@@ -162,13 +162,13 @@ def for_each_of(
     """The answer's columns of FOR EACH: some of those for each of whose values the answer has its best."""
     shown = {group.column.lower(): group.shown_as for group in groups if group.shown_as in within}
     shown |= {name.lower(): name for name in within}
-    found: list[str] = []
+    columns: list[str] = []
     for column in promised.for_each:
         name = shown.get(column.name.lower())
         if name is None:
             message = f"the answer has no best for each '{column.name[:60]}'"
             expected = f"one of {', '.join(within)}" if within else "QUALIFY … PARTITION BY it"
             report.add(column.offset, message, expected, Misspelt(column.name, within))
-        elif name not in found:
-            found.append(name)
-    return tuple(found)
+        elif name not in columns:
+            columns.append(name)
+    return tuple(columns)

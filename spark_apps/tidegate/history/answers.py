@@ -162,7 +162,8 @@ def leaf_sample(view: View, samples: Samples, confidence: float) -> LeafSample:
 
 def _in_leaves(aggregate: HistoryAggregate, columns: Sequence[str]) -> bool:
     """Whether the leaves hold the aggregate."""
-    return aggregate.expression is None or aggregate.column in columns
+    held = aggregate.expression is None or aggregate.column in columns
+    return held and estimating(aggregate.function).in_leaves
 
 
 def _column_of(aggregate: HistoryAggregate, view: View) -> int | None:

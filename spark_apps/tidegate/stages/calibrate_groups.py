@@ -36,7 +36,7 @@ _ORDER = [(name, "ascending") for name in ("query", "window_end", "group_key")]
 
 
 def keys_of(query: Query) -> tuple[str, ...]:
-    """The answer's columns whose values are told apart."""
+    """The answer's columns by whose values groups are judged."""
     return query.for_each or query.group_outputs
 
 
@@ -90,8 +90,8 @@ def write_groups(part: ByGroup, answers: pa.Table, truth: pa.Table) -> dict[str,
     **Memory**: their groups.
     """
     query = part.query
-    found = _hit_rates(query, answers, truth) if query.for_each else _errors(query, answers, truth)
-    rows = _with_sizes(part, found)
+    judged = _hit_rates(query, answers, truth) if query.for_each else _errors(query, answers, truth)
+    rows = _with_sizes(part, judged)
     rows = rows.append_column("query", pa.repeat(query.id, rows.num_rows))
     metric = "hit_rate" if query.for_each else "relative_error"
     rows = rows.append_column("metric", pa.repeat(metric, rows.num_rows))
@@ -99,9 +99,9 @@ def write_groups(part: ByGroup, answers: pa.Table, truth: pa.Table) -> dict[str,
     labels = np.array([part.labels[end] for end in ends_us], dtype=object)
     counts = {}
     for label, file in part.files.items():
-        own = rows.filter(pa.array(labels == label)).select(part.written.names).cast(part.written)
+        of_interval = rows.filter(pa.array(labels == label)).select(part.written.names).cast(part.written)
         written = PartFile(file)
-        written.add(own.sort_by(_ORDER))
+        written.add(of_interval.sort_by(_ORDER))
         counts[label] = written.close()
     return counts
 
@@ -132,7 +132,7 @@ def _hit_rates(query: Query, answers: pa.Table, truth: pa.Table) -> pa.Table:
         rates = hit_rate(of_answers, of_truth, pa.array(judged), window="group")
     else:
         known = np.isin(named, judged)
-        found, possible = best_groups.hits(
+        hits, possible = best_groups.hits(
             ranking_of(query),
             answers.filter(pa.array(known)),
             np.searchsorted(judged, named[known]),
@@ -140,7 +140,7 @@ def _hit_rates(query: Query, answers: pa.Table, truth: pa.Table) -> pa.Table:
             np.searchsorted(judged, true),
             np.arange(len(judged)),
         )
-        rates = found / np.maximum(possible, 1)
+        rates = hits / np.maximum(possible, 1)
     return _keyed(truth.select(keys).take(pa.array(first)), query.for_each, rates)
 
 
@@ -149,7 +149,7 @@ def _keyed(rows: pa.Table, groups: Sequence[str], values: np.ndarray) -> pa.Tabl
     return pa.table({"window_end": rows.column("window_end"), "group_key": key, "value": values})
 
 
-def _with_sizes(part: ByGroup, found: pa.Table) -> pa.Table:
+def _with_sizes(part: ByGroup, judged: pa.Table) -> pa.Table:
     """With how many tuples each group has, and the last event of it; of a group without tuples 0 and NULL."""
     query = part.sizes.query
     sizes = Answering(part.sizes).table()
@@ -159,15 +159,15 @@ def _with_sizes(part: ByGroup, found: pa.Table) -> pa.Table:
     key = group_keys(named, keys_of(part.query))
     newest = [sizes.column(f"last_{n}").cast(pa.int64()) for n in range(len(query.windows))]
     last = pc.max_element_wise(*newest).cast(pa.timestamp("us")).cast(TIMESTAMP)
-    both = pa.chunked_array([*_chunks(instants(ends_us)), *found.column("window_end").chunks])
-    keys = pa.chunked_array([*_chunks(key), *found.column("group_key").chunks])
+    both = pa.chunked_array([*_chunks(instants(ends_us)), *judged.column("window_end").chunks])
+    keys = pa.chunked_array([*_chunks(key), *judged.column("group_key").chunks])
     group = group_ids([codes(both.cast(pa.int64()))[0], codes(keys)[0]], len(keys))
     place = np.full(int(group.max(initial=-1)) + 1, -1, dtype=np.int64)
     place[group[: len(key)]] = np.arange(len(key))
     row = place[group[len(key) :]]
-    taken = pa.array(row, mask=row < 0)
-    found = found.append_column("tuples", sizes.column("tuples").take(taken).fill_null(0))
-    return found.append_column("last_event", last.take(taken))
+    place = pa.array(row, mask=row < 0)
+    judged = judged.append_column("tuples", sizes.column("tuples").take(place).fill_null(0))
+    return judged.append_column("last_event", last.take(place))
 
 
 def _chunks(column: Any) -> list[pa.Array]:
@@ -184,9 +184,9 @@ def group_keys(rows: pa.Table, groups: Sequence[str]) -> pa.Array:
         return pa.array(["{}"] * rows.num_rows, pa.string())
     parts = []
     for name in groups:
-        own, values = codes(rows.column(name))
+        code, values = codes(rows.column(name))
         texts = [f"{json.dumps(name, ensure_ascii=False)}: {_shown(value)}" for value in [*values.to_pylist(), None]]
-        parts.append(pa.array(texts, pa.string()).take(pa.array(np.where(own < 0, len(values), own))))
+        parts.append(pa.array(texts, pa.string()).take(pa.array(np.where(code < 0, len(values), code))))
     joined = pc.binary_join_element_wise(*parts, ", ")
     return pc.binary_join_element_wise("{", joined, "}", "")
 

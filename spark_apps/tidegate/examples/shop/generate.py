@@ -37,6 +37,7 @@ LONGEST_DELAY = timedelta(hours=4)
 # Orders a minute by the hour of the day (UTC): a rush at noon, quiet nights.
 ORDERS_PER_MINUTE = [1, 1, 1, 1, 1, 2, 4, 8, 12, 14, 16, 20, 28, 22, 16, 14, 16, 20, 24, 20, 14, 8, 4, 2]
 COUNTRIES = {"DE": 5, "FR": 4, "IT": 3, "PL": 3}  # relative frequencies
+CUSTOMERS = 900  # of each country
 PRODUCTS = {"tea": 9.5, "honey": 12.0, "café crème": 14.5, "kettle": 39.0, "teapot": 55.0, "samovar": 120.0}  # euros
 CHECKED_FROM = 200.0  # euros
 
@@ -53,7 +54,9 @@ FAULTS = {
 Record = tuple[datetime, str, str | None]  # when it arrives, the line, the reason why it will be refused
 
 
-def order(chance: random.Random, number: str, placed: datetime) -> tuple[dict[str, Any], datetime]:
+def order(
+    chance: random.Random, customers: random.Random, number: str, placed: datetime
+) -> tuple[dict[str, Any], datetime]:
     """One order, and when it reaches the shop."""
     product = chance.choices(list(PRODUCTS), weights=[8, 6, 4, 4, 3, 1])[0]
     amount = round(PRODUCTS[product] * chance.choice([1, 1, 1, 2, 3]) * chance.uniform(0.8, 1.2), 2)
@@ -64,7 +67,9 @@ def order(chance: random.Random, number: str, placed: datetime) -> tuple[dict[st
         delay_s += chance.uniform(60, 600)
     received = placed + min(timedelta(seconds=round(delay_s, 3)), LONGEST_DELAY)
     country = chance.choices(list(COUNTRIES), weights=list(COUNTRIES.values()))[0]
-    fields = {"order_id": number, "placed_at": stamp(placed), "received_at": stamp(received)}
+    # Low numbers order more often.
+    customer = f"{country}-{int(CUSTOMERS * customers.random() ** 2) + 1:03d}"
+    fields = {"order_id": number, "placed_at": stamp(placed), "received_at": stamp(received), "customer": customer}
     return {**fields, "country": country, "product": product, "amount": amount}, received
 
 
@@ -84,13 +89,14 @@ def spoilt(fault: str, record: dict[str, Any], placed: datetime, received: datet
 def records(seed: int, hour: datetime) -> Iterator[Record]:
     """Everything that is sent because of the orders placed in one hour."""
     chance = random.Random(f"{seed} {hour:%Y-%m-%dT%H}")
+    customers = random.Random(f"{seed} {hour:%Y-%m-%dT%H} customers")
     placed, number = hour, 0
     while True:
         placed += timedelta(seconds=round(chance.expovariate(ORDERS_PER_MINUTE[hour.hour] / 60), 3))
         if placed >= hour + HOUR:
             return
         number += 1
-        record, received = order(chance, f"{hour:%y%m%d%H}-{number:05d}", placed)
+        record, received = order(chance, customers, f"{hour:%y%m%d%H}-{number:05d}", placed)
         fault = chance.choices([*FAULTS, None], weights=[*FAULTS.values(), 1 - sum(FAULTS.values())])[0]
         if fault is None or fault == "duplicate_id":
             yield received, json.dumps(record, ensure_ascii=False), None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from tidegate.operators.history.estimators import (
     with_uniform_arrivals,
 )
 from tidegate.operators.history.tree import COUNT, MAX, MAX_TIME, MIN, MIN_TIME, SUM
+
+_MANY = 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,10 +97,15 @@ class Leaves:
 
 
 class Estimating(ABC):
-    """One kind of aggregate. ``linear``: whether each tuple moves it by itself, so that expressions have intervals."""
+    """One kind of aggregate.
+
+    ``linear``: whether each tuple moves it by itself, so that expressions have intervals. ``in_leaves``: whether whole
+    leaves answer it exactly.
+    """
 
     linear = True
     counts_rows = False
+    in_leaves = True
 
     @abstractmethod
     def filled(self, held: Float64s, rest: Sampled) -> Estimate:
@@ -263,12 +271,63 @@ class Best(Estimating):
         return None if totals is None or totals[COUNT] == 0 else float(totals[self.at])
 
 
+@dataclass(frozen=True)
+class Varying(Estimating):
+    """How far they lie apart: a variance, or with ``root`` a deviation. ``freedom``: what is taken off their number.
+
+    Leaves do not answer: their sums of squares are doubles, which lose the digits of large values near each other.
+    """
+
+    freedom: int
+    root: bool
+    linear = False
+    in_leaves = False
+
+    def filled(self, held: Float64s, rest: Sampled) -> Estimate:
+        """Of both together."""
+        found = rest.sample.variance(rest.qualifies, rest.values, rest.bounds, held)
+        return self._of(*found, len(held) + int(rest.qualifies.sum()))
+
+    def sampled(self, seen: Sampled) -> Estimate:
+        """By the samples' weights."""
+        found = seen.sample.variance(seen.qualifies, seen.values, seen.bounds)
+        return self._of(*found, int(seen.qualifies.sum()))
+
+    def over_leaves(self, leaves: Leaves, seen: Sampled) -> Estimate:
+        """Never asked: ``in_leaves`` says so."""
+        raise NotImplementedError
+
+    def of_leaves(self, tuples: int, totals: Float64s | None) -> float | None:
+        """Never asked: ``in_leaves`` says so."""
+        raise NotImplementedError
+
+    def _of(self, count: float, variance: Estimate, shown: int) -> Estimate:
+        """The same of the population's variance, of so many values, some of them ``shown``."""
+        if variance.estimate is None or count <= self.freedom:
+            return Estimate.exactly(None) if variance.exact else Estimate(None, 0.0, None)
+        scale = count / (count - self.freedom)
+        # There may be no more than are shown, and of few the freedom is much.
+        most = scale if shown >= _MANY else shown / (shown - self.freedom) if shown > self.freedom else math.inf
+        low, high = variance.low, variance.high
+        scaled = [
+            None if value is None or math.isinf(by) else value * by
+            for value, by in ((variance.estimate, scale), (low, scale), (high, most))
+        ]
+        if self.root:
+            scaled = [None if value is None else math.sqrt(value) for value in scaled]
+        return Estimate(scaled[0], scaled[1], scaled[2], variance.exact)
+
+
 _KINDS: Mapping[Estimated, Estimating] = {
     "count": Counting(),
     "sum": Adding(),
     "average": Averaging(),
     "least": Best(LEAST, MIN, MIN_TIME),
     "greatest": Best(GREATEST, MAX, MAX_TIME),
+    "var_pop": Varying(0, root=False),
+    "var_samp": Varying(1, root=False),
+    "stddev_pop": Varying(0, root=True),
+    "stddev_samp": Varying(1, root=True),
 }
 
 

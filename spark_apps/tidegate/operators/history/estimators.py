@@ -248,6 +248,45 @@ class LeafSample:
         low, high = mean - share * max(mean - bounds[0], 0.0), mean + share * max(bounds[1] - mean, 0.0)
         return Estimate(mean, low, high)
 
+    def variance(
+        self, qualifies: Bools, values: Float64s, bounds: Bounds, known_values: Float64s | None = None
+    ) -> tuple[float, Estimate]:
+        """How many values there are, and their variance about their mean; further values may be known.
+
+        A function of three totals: linearised, each tuple moves it by ((x − mean)² − variance) / count. How far off it
+        may be is itself known from few large values: Student's t has Satterthwaite's degrees of freedom. Of values
+        between a and b it is at most (b − a)²/4 (Popoviciu).
+        """
+        known = np.empty(0) if known_values is None else known_values
+        seen = np.concatenate([known, values[qualifies]])
+        if self.complete:
+            return float(len(seen)), Estimate.exactly(float(seen.var()) if len(seen) else None)
+        if not len(seen):
+            return 0.0, Estimate(None, 0.0, None)
+        most = None
+        if bounds is not None:
+            low, high = min([bounds[0], *known]), max([bounds[1], *known])
+            most = (high - low) ** 2 / 4
+            if most == 0:
+                return float(len(seen)), Estimate.exactly(0.0)
+        # About a middle of their own, squares keep their digits.
+        middle = float(seen.mean())
+        apart = np.where(qualifies, values - middle, 0.0)
+        count = len(known) + self._blocks.total(qualifies.astype(np.float64)).total
+        mean = (math.fsum(known - middle) + self._blocks.total(apart).total) / count
+        squares = math.fsum((known - middle) ** 2) + self._blocks.total(apart**2).total
+        variance = max(squares / count - mean**2, 0.0)
+        if not qualifies.any():
+            return count, Estimate(variance, 0.0, most)
+        moved = np.where(qualifies, (apart - mean) ** 2 - variance, 0.0)
+        below, above = (reach / count for reach in self._reach(qualifies, moved, self._blocks.total(moved), True))
+        if not math.isfinite(above) or above <= 0 or self.dropped_tuples:
+            return count, Estimate(variance, 0.0, most if most is None else max(most, variance))
+        # On the scale of its logarithm it is nearer to normal, and its own errors grow with it.
+        with np.errstate(over="ignore"):
+            ends = variance * np.exp([-below / variance, above / variance])
+        return count, Estimate(variance, float(ends[0]), float(ends[1]) if np.isfinite(ends[1]) else most)
+
     def extreme(self, extreme: Extreme, qualifies: Bools, values: Float64s, bounds: Bounds) -> Estimate:
         """MIN or MAX: what the sample shows, and the exact extreme of the leaves as the bound beyond it."""
         if not qualifies.any():
@@ -268,12 +307,14 @@ class LeafSample:
         ends = [(known_sum + hidden * bound) / (known_count + hidden) for bound in bounds]
         return Estimate(mean, min(mean, *ends), max(mean, *ends))
 
-    def _reach(self, qualifies: Bools, values: Float64s, estimated: _Total) -> tuple[float, float]:
+    def _reach(
+        self, qualifies: Bools, values: Float64s, estimated: _Total, uneven: bool = False
+    ) -> tuple[float, float]:
         """How far the total's interval reaches below and above; infinite where too few rows qualify to tell.
 
         Student's interval is moved towards the long tail by the first Edgeworth term, κ·(1 + 2t²)/6 standard errors,
         where κ is the skewness of the estimated total (Johnson 1978): the rare large value that the sample lacks lies
-        on that side.
+        on that side. ``uneven``: a few of the rows' parts may be most of the error.
         """
         weight = self.weight[qualifies]
         effective = float(weight.sum() ** 2 / (weight**2).sum())
@@ -286,7 +327,10 @@ class LeafSample:
         # scipy takes longer to import than most questions take, and not all need it.
         from scipy.special import stdtrit
 
-        quantile = float(stdtrit(effective - 1, (1 + self.confidence) / 2))
+        freedom = effective - 1
+        if uneven:
+            freedom = min(freedom, 2 / float(((estimated.parts**2 / spread) ** 2).sum()))
+        quantile = float(stdtrit(freedom, (1 + self.confidence) / 2))
         skewness = float((estimated.parts**3).sum()) / spread**1.5
         tail = skewness * (1 + 2 * min(quantile, _LARGEST_QUANTILE) ** 2) / 6
         error = math.sqrt(spread)

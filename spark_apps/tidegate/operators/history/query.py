@@ -25,7 +25,11 @@ _CLAUSES = ("expressions", "from_", "where", "group")
 
 @dataclass(frozen=True)
 class HistoryAggregate:
-    """One aggregate of the SELECT list; ``expression`` None is COUNT(*), ``column`` is set if it is a bare column."""
+    """One aggregate of the SELECT list.
+
+    ``expression``: NULL of tuples that do not count, such as those that FILTER leaves out; None is COUNT(*). ``column``
+    is set if it is a bare column.
+    """
 
     name: str
     function: str
@@ -184,8 +188,11 @@ def _aggregate(node: exp.Expression, name: str, typer: Typer, scope: Scope, repo
         text = node.sql("spark", comments=False)[:60]
         report.add(offset_of(node), f"history cannot estimate '{text}'", shapes(estimated=True))
         return None
+    if call.condition is not None and not typer.condition(call.condition, "FILTER"):
+        return None
     if argument is None:
-        return HistoryAggregate(name, function.name, None, None)
+        rows = None if call.condition is None else _where(call.condition, exp.Literal.number(1))
+        return HistoryAggregate(name, function.name, rows, None)
     kind = typer.value_type(argument)
     if kind is None:
         return None
@@ -194,8 +201,15 @@ def _aggregate(node: exp.Expression, name: str, typer: Typer, scope: Scope, repo
         report.add(offset_of(argument), f"history estimates {called} of numbers, not of a {kind}", "a number")
         return None
     plain = argument.unnest()
+    if call.condition is not None:
+        return HistoryAggregate(name, function.name, _where(call.condition, plain), None)
     bare = scope.resolve(plain, report) if isinstance(plain, exp.Column) else None
     return HistoryAggregate(name, function.name, plain, bare.name if bare else None)
+
+
+def _where(condition: exp.Expression, value: exp.Expression) -> exp.Case:
+    """A value where a condition is true, else NULL."""
+    return exp.Case(ifs=[exp.If(this=condition.copy(), true=value.copy())])
 
 
 def _name(item: exp.Expression) -> str | None:
