@@ -1,9 +1,25 @@
-with accepted as (
+with looked_at as (
     select
         stream,
-        count(*) as tuples,
+        true as accepted,
         `interval`
     from {{ ref('int_arrivals') }}
+    union all
+    select
+        stream,
+        false as accepted,
+        `interval`
+    from {{ ref('stg_quarantine') }}
+    where reason = 'duplicate_id'
+),
+
+counted as (
+    select
+        stream,
+        count_if(accepted) as accepted,
+        count_if(not accepted) as duplicates,
+        `interval`
+    from looked_at
     group by stream, `interval`
 )
 
@@ -11,9 +27,10 @@ select
     stream,
     unknown.`column` as column_name,
     unknown.records,
-    coalesce(accepted.tuples, 0) as accepted,
-    {{ share('unknown.records', 'accepted.tuples') }} as share_of_accepted,
+    coalesce(counted.accepted, 0) as accepted,
+    {{ share('unknown.records', 'counted.accepted + counted.duplicates') }} as share_of_accepted,
     unknown.first_seen,
+    coalesce(counted.duplicates, 0) as duplicates,
     `interval`
 from {{ ref('stg_unknown_columns') }} as unknown
-left join accepted using (stream, `interval`)
+left join counted using (stream, `interval`)
