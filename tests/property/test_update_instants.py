@@ -39,7 +39,7 @@ class Plans:
 
 def query_of(early: bool, every_s: float | None) -> SimpleNamespace:
     window = SimpleNamespace(alias="w", stream="s", range_s=RANGE / S, calendar=None)
-    return SimpleNamespace(id="q", emit_early=early, emit_every_s=every_s, windows=(window,))
+    return SimpleNamespace(id="q", emit_early=early, emit_every_s=every_s, windows=(window,), ranged=(window,))
 
 
 def naive(plans: Plans, early: bool, every_s: float | None, first_us: int) -> set[tuple[int, int, int, int, int, bool]]:
