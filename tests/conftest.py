@@ -15,6 +15,8 @@ from tests.command import shared_session
 from tests.examples import examples
 from xdist.scheduler import LoadScopeScheduling
 
+from tidegate.engine import session as engine_session
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -83,6 +85,15 @@ def jvm() -> Iterator[SparkSession]:
     session = shared_session()
     yield session
     session.stop()
+
+
+def _shared_session_is_active() -> bool:
+    """A run in this process that has work enough for a Spark shares that of the tests, whichever comes first."""
+    shared_session()
+    return True
+
+
+engine_session.session_is_active = _shared_session_is_active
 
 
 @pytest.fixture(scope="module")

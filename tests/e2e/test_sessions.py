@@ -40,7 +40,7 @@ tick: 5 minutes
 horizon: 1 hour
 promise_period: 1 hour
 memory_budget: {memory}
-process_budget: 1 GiB
+process_budget: 4 GiB
 streams:
   clicks:
     format: jsonl

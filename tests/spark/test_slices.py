@@ -111,7 +111,8 @@ def windows_of_query(query: Query) -> Windows:
     widths = {alias: np.full(len(ends), us / 1e6) for alias, us in ranges.items()}
     waits = np.full(len(ends), 3 * MINUTE_US)
     expected = np.full(len(ends), 0.9)
-    return Windows(schedule, np.full(len(ends), 0.5), widths, widths, levels, waits, expected)
+    starts = ends - max(ranges.values())
+    return Windows(schedule, np.full(len(ends), 0.5), widths, widths, levels, waits, expected, starts)
 
 
 def answered(

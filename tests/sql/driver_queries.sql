@@ -16,7 +16,7 @@ LEFT JOIN pg_catalog.pg_description d ON (c.oid = d.objoid AND d.objsubid = 0 AN
 WHERE c.relnamespace = n.oid AND n.nspname LIKE 'warehouse' AND c.relname LIKE 'acc%'
   AND (false OR (c.relkind = 'v' AND n.nspname <> 'pg_catalog' AND n.nspname <> 'information_schema'))
 ORDER BY TABLE_TYPE, TABLE_SCHEM, TABLE_NAME
--- name: pgjdbc, getColumns, 9
+-- name: pgjdbc, getColumns, 10
 SELECT * FROM (SELECT current_database() AS current_database, n.nspname, c.relname, a.attname, a.atttypid,
   a.attnotnull OR (t.typtype = 'd' AND t.typnotnull) AS attnotnull, a.atttypmod, a.attlen, t.typtypmod,
   row_number() OVER (PARTITION BY a.attrelid ORDER BY a.attnum) AS attnum, nullif(a.attidentity, '') AS attidentity,
