@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,10 @@ streams:
     rate: 1 per minute
 """
 BOUND = "p.number = o.number AND p.at BETWEEN o.at AND o.at + INTERVAL 3 MINUTES"
-SELECT = "SELECT o.country, COUNT(*) AS n, SUM(o.price) AS price, COUNT(DISTINCT o.number) AS different"
+SELECT = (
+    "SELECT o.country, COUNT(*) AS n, SUM(o.price) AS price, COUNT(DISTINCT o.number) AS different, "
+    "MEDIAN(o.price) AS middle"
+)
 QUERIES = {
     "anti_": f"{SELECT} FROM orders [5 MINUTES] AS o WHERE NOT EXISTS (SELECT 1 FROM payments AS p WHERE {BOUND}) "
     "GROUP BY o.country EVERY 1 MINUTE",
@@ -153,7 +157,8 @@ def answer(name: str, orders: list[Any], payments: list[Any], end: int, emit: in
         else:
             prices = [o["value"] for o in held if o["value"] is not None]
             own = (len(held), sum(prices) if prices else None, len({o["number"] for o in held} - {None}))
-            rows.append((end, group, *own, *((max(prices, default=None),) if name == "semi_" else ())))
+            middle = median(prices) if prices else None
+            rows.append((end, group, *own, middle, *((max(prices, default=None),) if name == "semi_" else ())))
     return sorted(rows, key=repr)
 
 

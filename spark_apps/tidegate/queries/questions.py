@@ -379,10 +379,7 @@ def aggregate_spec(query: Query) -> join_aggregate.Spec:
         side = join_aggregate.Side(of, groups=tuple(g.slot for g in query.group_by))
         columns = [(g.slot, arrow_type(g.type)) for g in query.group_by]
         columns += [(a.slot, a.held_type) for a in query.aggregates if a.alias is not None]
-        measures = tuple(
-            join_aggregate.Measure(a.slot, a.function, None if a.alias is None else of) for a in query.aggregates
-        )
-        return join_aggregate.Spec((side,), measures, pa.schema(columns), signed=bounded.bound.is_optional)
+        return join_aggregate.Spec((side,), _measures(query, of), pa.schema(columns), signed=bounded.bound.is_optional)
     keys = _groups_of_keys(query)
     columns = [(j.slot, arrow_type(j.type)) for j in query.join_classes]
     columns += [(g.slot, arrow_type(g.type)) for g in query.group_by if g.slot not in keys]
@@ -397,9 +394,18 @@ def aggregate_spec(query: Query) -> join_aggregate.Spec:
         )
         for w in query.windows
     )
-    measures = tuple(join_aggregate.Measure(a.slot, a.function, a.alias, a.parameters) for a in query.aggregates)
     conditions = tuple(condition.expression for condition in query.conditions)
-    return join_aggregate.Spec(sides, measures, pa.schema(columns), tuple(keys.items()), conditions=conditions)
+    schema = pa.schema(columns)
+    return join_aggregate.Spec(sides, _measures(query), schema, tuple(keys.items()), conditions=conditions)
+
+
+def _measures(query: Query, of: str | None = None) -> tuple[join_aggregate.Measure, ...]:
+    """The aggregates of a query; ``of``: the one alias that has the columns of all."""
+    aliases = [a.alias if a.alias is None or of is None else of for a in query.aggregates]
+    return tuple(
+        join_aggregate.Measure(a.slot, a.function, alias, a.parameters)
+        for a, alias in zip(query.aggregates, aliases, strict=True)
+    )
 
 
 def _groups_of_keys(query: Query) -> dict[str, str]:
