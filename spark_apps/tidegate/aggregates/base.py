@@ -82,6 +82,11 @@ class AggregateFunction(ABC):
     of_nothing: ClassVar[str] = "NULL"
     zero_of_nothing: ClassVar[bool] = False
 
+    @property
+    def is_listed(self) -> bool:
+        """Whether it needs the values whole: neither sums over the different ones nor those of some ranks will do."""
+        return self.by_value and self.of_distinct is None and not self.of_ranks
+
     def read(self, node: exp.Expression) -> Call:
         """The call that an expression of ``nodes`` is.
 

@@ -8,6 +8,8 @@ import pyarrow.compute as pc
 
 from tidegate.aggregates.accumulators import Partial
 from tidegate.aggregates.base import AggregateFunction
+from tidegate.aggregates.by_value import Float64s
+from tidegate.values import limbs
 from tidegate.values.limbs import is_decimal
 from tidegate.values.types import ColumnType, digits_of, is_number
 
@@ -20,6 +22,14 @@ def not_a_number(function: AggregateFunction, kind: ColumnType) -> tuple[str, st
 def decimal_or_double(kind: ColumnType) -> ColumnType:
     """The type of what is divided: decimals as they are, all others as doubles."""
     return kind if digits_of(kind) else "double"
+
+
+def as_doubles(values: pa.Array) -> Float64s:
+    """float64[n], the nearest doubles of numbers of any type; 0 for NULL."""
+    if is_decimal(values.type):
+        return limbs.as_doubles(values)
+    doubles: Float64s = values.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy(zero_copy_only=False)
+    return doubles
 
 
 def scaled_integers(totals: pa.Array | pa.ChunkedArray, share: pa.Array) -> pa.Array:

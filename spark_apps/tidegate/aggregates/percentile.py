@@ -11,8 +11,7 @@ from sqlglot import exp
 from tidegate.aggregates.accumulators import Partial, ranked
 from tidegate.aggregates.base import AggregateFunction, Call, CallError, Int64s
 from tidegate.aggregates.by_value import Float64s
-from tidegate.aggregates.numbers import not_a_number
-from tidegate.values.limbs import as_doubles, is_decimal
+from tidegate.aggregates.numbers import as_doubles, not_a_number
 from tidegate.values.types import ColumnType
 
 
@@ -52,15 +51,15 @@ class Percentile(AggregateFunction):
 
     def ranks(self, numbers: Int64s, parameters: tuple[float, ...]) -> tuple[Int64s, ...]:
         """Of the values between which the fraction lies."""
-        position = parameters[0] * (numbers - 1)
+        position = _position(numbers, parameters)
         return np.floor(position).astype(np.int64), np.ceil(position).astype(np.int64)
 
     def finish(self, partial: Partial) -> pa.Array | pa.ChunkedArray:
         """NULL where there is no value."""
         number = partial.counts.fill_null(0).to_numpy()
-        position = partial.parameters[0] * np.maximum(number - 1, 0)
+        position = _position(np.maximum(number, 1), partial.parameters)
         share = position - np.floor(position)
-        low, high = (_doubles(partial.column(ranked(place))) for place in range(self.of_ranks))
+        low, high = (as_doubles(partial.column(ranked(place)).combine_chunks()) for place in range(self.of_ranks))
         with np.errstate(invalid="ignore", over="ignore"):
             return pa.array(np.where(low == high, low, low * (1 - share) + high * share), mask=number == 0)
 
@@ -73,10 +72,6 @@ class Percentile(AggregateFunction):
         return f"PERCENTILE({argument}, {parameters[0]:g})"
 
 
-def _doubles(values: pa.ChunkedArray) -> Float64s:
-    """As doubles; whatever for NULL."""
-    one = values.combine_chunks()
-    if is_decimal(one.type):
-        return as_doubles(one)
-    doubles: Float64s = one.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy(zero_copy_only=False)
-    return doubles
+def _position(numbers: Int64s, parameters: tuple[float, ...]) -> Float64s:
+    """Where among so many values in order, from 0, the fraction lies: a rank, or between two of them."""
+    return np.asarray(parameters[0] * (numbers - 1), dtype=np.float64)

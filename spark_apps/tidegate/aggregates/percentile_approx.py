@@ -10,9 +10,8 @@ from sqlglot import exp
 
 from tidegate.aggregates.accumulators import Partial, ranked
 from tidegate.aggregates.base import Call, CallError, Int64s
-from tidegate.aggregates.by_value import Float64s
+from tidegate.aggregates.numbers import as_doubles
 from tidegate.aggregates.percentile import Percentile, fraction
-from tidegate.values.limbs import as_doubles, is_decimal
 from tidegate.values.types import ColumnType
 
 DEFAULT_ACCURACY = 10_000
@@ -52,7 +51,7 @@ class PercentileApprox(Percentile):
     def held(self, values: pa.Array, by: pa.Array | None, parameters: tuple[float, ...]) -> pa.Array:
         """The values' buckets; NULL stays NULL."""
         null = values.is_null().to_numpy(zero_copy_only=False)
-        doubles = as_doubles(values) if is_decimal(values.type) else _doubles(values)
+        doubles = as_doubles(values)
         size, known = np.abs(doubles), np.isfinite(doubles)
         far = known & (size > 0)
         bucket = np.zeros(len(doubles), dtype=np.int64)
@@ -89,8 +88,3 @@ class PercentileApprox(Percentile):
 def _step(parameters: tuple[float, ...]) -> float:
     """The logarithm of the factor between a bucket's bounds."""
     return math.log1p(2 / (parameters[1] - 1))
-
-
-def _doubles(values: pa.Array) -> Float64s:
-    doubles: Float64s = values.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy(zero_copy_only=False)
-    return doubles

@@ -120,11 +120,7 @@ def _cost(pipeline: Pipeline, query: Query) -> str:
     if ranked:
         cost += f"; {' and '.join(ranked)}: an answer, and each change of a value's number, times the logarithm of the "
         cost += "values of its group"
-    listed = dict.fromkeys(
-        a.function.upper()
-        for a in query.aggregates
-        if a.called.by_value and a.called.of_distinct is None and not a.called.of_ranks
-    )
+    listed = dict.fromkeys(a.function.upper() for a in query.aggregates if a.called.is_listed)
     if listed:
         cost += f"; {' and '.join(listed)}: each different value of a window is looked at when it is answered"
     slots = {

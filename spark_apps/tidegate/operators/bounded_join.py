@@ -20,10 +20,9 @@ from tidegate.declarations.models import JoinKind
 from tidegate.operators.arrivals import held_bytes, int64s
 from tidegate.operators.codes import NULL, codes, group_ids
 from tidegate.operators.expressions import columns_of, truth
+from tidegate.operators.join_aggregate.spec import SIGN
 from tidegate.operators.schedule import NEVER_US, Int64s, Schedule
 
-SIGN = "sign"
-"""The column that says how often a tuple counts: 1, or −1 where it takes back an earlier one."""
 PAIRS_AT_ONCE = 1 << 20
 _TIMES = ("event_us", "arrival_us")
 

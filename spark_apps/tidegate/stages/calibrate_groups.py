@@ -165,9 +165,9 @@ def _with_sizes(part: ByGroup, judged: pa.Table) -> pa.Table:
     place = np.full(int(group.max(initial=-1)) + 1, -1, dtype=np.int64)
     place[group[: len(key)]] = np.arange(len(key))
     row = place[group[len(key) :]]
-    place = pa.array(row, mask=row < 0)
-    judged = judged.append_column("tuples", sizes.column("tuples").take(place).fill_null(0))
-    return judged.append_column("last_event", last.take(place))
+    known_row = pa.array(row, mask=row < 0)
+    judged = judged.append_column("tuples", sizes.column("tuples").take(known_row).fill_null(0))
+    return judged.append_column("last_event", last.take(known_row))
 
 
 def _chunks(column: Any) -> list[pa.Array]:

@@ -18,7 +18,7 @@ from tidegate.declarations.promises import terms_of
 from tidegate.declarations.tables import instants
 from tidegate.engine import Slice
 from tidegate.engine.context import RunContext, StageRun
-from tidegate.operators.accuracy import needed_slack_on_grid, row_errors, within
+from tidegate.operators.accuracy import NOWHERE, needed_slack_on_grid, row_errors, within
 from tidegate.operators.codes import codes, group_ids
 from tidegate.operators.schedule import Int64s, instants_us
 from tidegate.operators.sessions import Answered
@@ -32,7 +32,6 @@ from tidegate.store import parquet
 from tidegate.store.intervals import Interval, interval_labelled, labels_holding
 
 _BOUNDS = ("window_end", "window_start")
-NOWHERE = -1
 
 
 @dataclass(frozen=True, eq=False)

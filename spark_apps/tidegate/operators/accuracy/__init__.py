@@ -14,6 +14,7 @@ from tidegate.operators.accuracy.error_width import (
 from tidegate.operators.accuracy.judge import OfGroups, Tally, judge, within
 from tidegate.operators.accuracy.likeness import recent_delay
 from tidegate.operators.accuracy.measures import (
+    NOWHERE,
     Tolerance,
     group_errors,
     hit_rate,
@@ -35,6 +36,7 @@ from tidegate.operators.accuracy.slack import (
 from tidegate.operators.accuracy.support import SHARES, Support, expected_accuracy
 
 __all__ = [
+    "NOWHERE",
     "MISS_RATE",
     "SAMPLE_TUPLES",
     "SHARES",

@@ -97,8 +97,10 @@ def answer_rows(
             own = OfValues(spec, measure, by_value, books[slot].values, histories, window, owner)
             if slot in spec.listed_slots:
                 columns |= own.lists(orders[slot])
+            elif measure.called.of_ranks:
+                columns |= own.ranked(orders[slot], counts[place_of])
             else:
-                columns |= own.ranked(orders[slot], counts[place_of]) if measure.called.of_ranks else own.distinct()
+                columns |= own.distinct()
         if measure.extreme is not None:
             name = f"{slot}_{measure.extreme.name}"
             values = histories.extremes[slot][row]

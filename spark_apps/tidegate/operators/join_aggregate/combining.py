@@ -63,7 +63,7 @@ def combined(spec: Spec, partials: pa.Table) -> pa.Table:
         if measure.by_value:
             name = f"{measure.slot}_{VALUES}"
             merged = _merged(_one(partials.column(name)), group, len(grouped))
-            if measure.is_listed:
+            if measure.called.is_listed:
                 columns[name] = merged
             elif measure.called.of_ranks:
                 columns |= ranked_of(measure, merged, counts)

@@ -52,57 +52,52 @@ class Ranking:
         lengths = np.diff(self.first, append=len(self.window))[order]
         begin = np.searchsorted(self.group[order], np.arange(self.groups + 1))
         by_group = np.argsort(group * self.windows + window)
-        asked = np.searchsorted(group[by_group], np.arange(self.groups + 1))
+        first_question = np.searchsorted(group[by_group], np.arange(self.groups + 1))
         rows = np.append(0, np.cumsum(lengths))
-        for g0, g1 in _batches(begin + rows[begin] + asked):
-            some = by_group[asked[g0] : asked[g1]]
-            if not len(some):
-                continue
-            own = order[begin[g0] : begin[g1]]
-            found = self._found(own, begin[g0 : g1 + 1] - begin[g0], group[some] - g0, window[some], rank[some], g0)
-            result[some] = own[found] if len(own) else 0
+        for g0, g1 in _batches(begin + rows[begin] + first_question):
+            some = by_group[first_question[g0] : first_question[g1]]
+            histories = order[begin[g0] : begin[g1]]
+            if len(some) and len(histories):
+                bounds = begin[g0 : g1 + 1] - begin[g0]
+                result[some] = self._chosen(histories, bounds, group[some] - g0, window[some], rank[some], g0)
         return result
 
-    def _found(
-        self, own: Int64s, begin: Int64s, group: Int64s, window: Int64s, rank: Int64s, first_group: int
+    def _chosen(
+        self, histories: Int64s, begin: Int64s, group: Int64s, window: Int64s, rank: Int64s, first_group: int
     ) -> Int64s:
-        """Of some groups: the place among ``own``, their histories in order, of each question's; from 0 on.
+        """Each question's history, of some groups whose histories these are, in the order of their values.
 
         ``begin``: where each group's histories begin. ``group``: each question's, from 0 on.
         """
         sizes = np.diff(begin)
-        if not len(own):
-            return np.zeros(len(group), dtype=np.int64)
-        before = np.append(0, np.cumsum(self.number[self.first[own]]))
-        index, when, change = self._changes(own, begin, first_group)
-        lo, hi = (
-            np.searchsorted(when, group * self.windows),
-            np.searchsorted(when, group * self.windows + window, "right"),
-        )
+        before = np.append(0, np.cumsum(self.number[self.first[histories]]))
+        index, when, change = self._changes(histories, begin, first_group)
+        lo = np.searchsorted(when, group * self.windows)
+        hi = np.searchsorted(when, group * self.windows + window, side="right")
         base, size = begin[group], sizes[group]
-        found, left = np.zeros(len(group), dtype=np.int64), rank.copy()
+        value, left = np.zeros(len(group), dtype=np.int64), rank.copy()
         for bit in reversed(range(max(1, int(sizes.max() - 1).bit_length()))):
             low = (index >> bit) & 1 == 0
             zeros, added = np.append(0, np.cumsum(low)), np.append(0, np.cumsum(np.where(low, change, 0)))
-            half = before[base + np.minimum(found + (1 << bit), size)] - before[base + np.minimum(found, size)]
+            half = before[base + np.minimum(value + (1 << bit), size)] - before[base + np.minimum(value, size)]
             half += added[hi] - added[lo]
             above = left >= half
             left -= np.where(above, half, 0)
-            found += above.astype(np.int64) << bit
+            value += above.astype(np.int64) << bit
             lo = np.where(above, zeros[-1] + lo - zeros[lo], zeros[lo])
             hi = np.where(above, zeros[-1] + hi - zeros[hi], zeros[hi])
             index = np.concatenate([index[low], index[~low]])
             change = np.concatenate([change[low], change[~low]])
-        place: Int64s = base + np.minimum(found, np.maximum(size - 1, 0))
-        return place
+        chosen: Int64s = histories[base + np.minimum(value, np.maximum(size - 1, 0))]
+        return chosen
 
-    def _changes(self, own: Int64s, begin: Int64s, first_group: int) -> tuple[Int64s, Int64s, Int64s]:
+    def _changes(self, histories: Int64s, begin: Int64s, first_group: int) -> tuple[Int64s, Int64s, Int64s]:
         """The changes of some histories by group and window: the value's number in its group, when, by how many."""
-        lengths = np.diff(self.first, append=len(self.window))[own] - 1
-        history = np.repeat(np.arange(len(own)), lengths)
-        row = self.first[own][history] + 1 + np.arange(len(history)) - (np.cumsum(lengths) - lengths)[history]
+        lengths = np.diff(self.first, append=len(self.window))[histories] - 1
+        history = np.repeat(np.arange(len(histories)), lengths)
+        row = self.first[histories][history] + 1 + np.arange(len(history)) - (np.cumsum(lengths) - lengths)[history]
         change = self.number[row] - self.number[row - 1]
-        group = self.group[own][history] - first_group
+        group = self.group[histories][history] - first_group
         when = group * self.windows + self.window[row]
         order = np.argsort(when, kind="stable")
         order = order[change[order] != 0]

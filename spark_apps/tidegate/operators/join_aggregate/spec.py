@@ -11,6 +11,9 @@ from tidegate.aggregates.accumulators import DISTINCT, VALUES, Extreme, Total, r
 from tidegate.aggregates.exact import PARTS
 from tidegate.values.limbs import WIDE, is_decimal
 
+SIGN = "sign"
+"""The column of a signed spec that says how often a tuple counts: 1, or −1 where it takes back an earlier one."""
+
 
 @dataclass(frozen=True)
 class Side:
@@ -60,11 +63,6 @@ class Measure:
     def by_value(self) -> bool:
         """Whether it needs to know how many there are of each value: tuples are then told apart by it, like groups."""
         return self.called.by_value
-
-    @property
-    def is_listed(self) -> bool:
-        """Whether it needs them whole: neither sums over the different values nor the values of some ranks will do."""
-        return self.by_value and self.called.of_distinct is None and not self.called.of_ranks
 
     @property
     def stored(self) -> bool:
@@ -176,7 +174,7 @@ class Spec:
     @property
     def listed_slots(self) -> tuple[str, ...]:
         """Those of the aggregates by value whose answers need the values themselves, all of them."""
-        return tuple(m.slot for m in self.aggregates if m.by_value and (self.in_parts or m.is_listed))
+        return tuple(m.slot for m in self.aggregates if m.by_value and (self.in_parts or m.called.is_listed))
 
     @property
     def ordered_slots(self) -> tuple[str, ...]:
@@ -221,7 +219,7 @@ class Spec:
 
     @property
     def _sign(self) -> tuple[pa.Field, ...]:
-        return (pa.field("sign", pa.int8()),) if self.signed else ()
+        return (pa.field(SIGN, pa.int8()),) if self.signed else ()
 
     def side_schema(self, index: int) -> pa.Schema:
         """The columns of a batch that one side owns: all that is held of its tuples."""

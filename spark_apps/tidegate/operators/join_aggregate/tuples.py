@@ -15,7 +15,7 @@ from tidegate.operators.arrivals import int64s
 from tidegate.operators.codes import NULL, decode
 from tidegate.operators.join_aggregate.codebook import Codebook
 from tidegate.operators.join_aggregate.combinations import Combinations
-from tidegate.operators.join_aggregate.spec import Measure, Spec
+from tidegate.operators.join_aggregate.spec import SIGN, Measure, Spec
 from tidegate.operators.schedule import NEVER_US, Int64s
 from tidegate.values.limbs import from_limbs, is_decimal, limbs
 from tidegate.values.ordered import as_ordered_integers, from_ordered_integers, orders_as_integers
@@ -145,7 +145,7 @@ def encoded(
                 nulls[measure.slot] = column.is_null().to_numpy(zero_copy_only=False)
             if measure.stored:
                 books, values[measure.slot] = _measured(spec, measure, column, books)
-        sign = int64s(table.column("sign"))[rows].astype(np.int64) if spec.signed else None
+        sign = int64s(table.column(SIGN))[rows].astype(np.int64) if spec.signed else None
         parts.append(Tuples(event_us, arrival_us, code, values, nulls, sign=sign))
     return books, combinations, parts
 
@@ -176,7 +176,7 @@ def _measured(spec: Spec, measure: Measure, column: pa.Array, books: Books) -> t
 def held_schema(spec: Spec, side: int) -> pa.Schema:
     """What is held of a side's tuples: of COUNT(x) whether there is an x, of SUM and AVG the number to add."""
     fields = [pa.field("event_us", pa.int64()), pa.field("arrival_us", pa.int64())]
-    fields += [pa.field("sign", pa.int8())] if spec.signed else []
+    fields += [pa.field(SIGN, pa.int8())] if spec.signed else []
     fields += [spec.columns.field(slot) for slot in side_slots(spec, side)]
     for measure in spec.measures_of(spec.sides[side].alias):
         kind = spec.columns.field(measure.slot).type
@@ -194,7 +194,7 @@ def decoded(spec: Spec, side: int, tuples: Tuples, books: Books, combinations: C
     """The tuples as rows of ``held_schema``; ``encoded`` takes them back."""
     columns: dict[str, pa.Array] = {"event_us": pa.array(tuples.event_us), "arrival_us": pa.array(tuples.arrival_us)}
     if tuples.sign is not None:
-        columns["sign"] = pa.array(tuples.sign.astype(np.int8))
+        columns[SIGN] = pa.array(tuples.sign.astype(np.int8))
     for slot, codes in combinations.slot_codes(tuples.code).items():
         columns[slot] = decode(codes, books[slot].values)
     for measure in spec.measures_of(spec.sides[side].alias):
