@@ -56,8 +56,8 @@ def run_pipeline(
 def shared_session() -> SparkSession:
     """The one session of this process, with Kafka's connector if it is there.
 
-    A session that another one came before in its JVM finds no connector and no source in Python: so this is the first
-    wherever Spark is used, and whoever asks for another gets it.
+    A JVM that another session started has no connector: so this one is the first wherever Spark is used, and whoever
+    asks for another gets it.
     """
     from tidegate.engine.jars import jars
     from tidegate.engine.session import start_session

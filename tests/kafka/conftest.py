@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.kafka.topics import Topics
@@ -54,9 +53,3 @@ def topic(topics: Topics) -> Callable[..., str]:
         return name
 
     return make
-
-
-@pytest.fixture(scope="module")
-def spark(jvm: Any) -> Any:
-    """The first session of the JVM: Spark looks there for Python's data sources, whichever session has them."""
-    return jvm

@@ -48,12 +48,6 @@ streams:
 """
 
 
-@pytest.fixture(scope="module")
-def spark(jvm: Any) -> Any:
-    """The first session of the JVM: Spark looks there for Python's data sources, whichever session has them."""
-    return jvm
-
-
 class Readings:
     """A pipeline on a source of Spark, and its warehouse."""
 
@@ -114,6 +108,15 @@ def test_files_with_columns_land_once_though_the_checkpoint_is_lost(spark: Any, 
     readings.lose_checkpoint()
     assert readings.land(spark) == 5
     assert readings.ingest(spark) == list(range(15))
+
+
+def test_a_session_lands_though_another_one_of_its_jvm_is_active(spark: Any, tmp_path: Path) -> None:
+    feed = tmp_path / "feed"
+    feed.mkdir()
+    (feed / "a.json").write_text("".join(json.dumps({"number": n, "at": at(n)}) + "\n" for n in range(10)))
+    readings = Readings(tmp_path, format="json", options={"path": str(feed)}, schema="number LONG, at STRING")
+    spark.newSession().createDataFrame([(1,)], "n INT")
+    assert readings.land(spark) == 10
 
 
 def test_micro_batches_of_a_rate_land(spark: Any, tmp_path: Path) -> None:

@@ -378,6 +378,9 @@ class LandingQuery:
     ) -> Generator[None, None, Landed]:
         from tidegate.landing.writer import NAME, LandingSink
 
+        # Spark looks for sources and sinks in Python in its JVM's active session, which a notebook's other session may
+        # be. To make a frame of rows is the public call that makes a session the active one.
+        self.spark.createDataFrame([], "nothing INT")
         self.spark.dataSource.register(LandingSink)
         writer = (
             self._frame(start.offsets)
