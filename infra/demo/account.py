@@ -204,6 +204,7 @@ def print_promises(console: Console, account: Account, since: datetime | None) -
     promises = table("query", "kept in", "newest period judged; the open one, so far")
     lengths = ("waited", "best fixed")
     answers = table("query", "promise", *lengths, "brute force", right=lengths)
+    answers.columns[1].no_wrap = False
     problems: list[Comparison] = []
     for query in account.pipeline.queries:
         promise = "[dim]none[/dim]"
@@ -216,7 +217,10 @@ def print_promises(console: Console, account: Account, since: datetime | None) -
             comparison = account.checked(query, since)
             equal = f"[green]✓ all {comparison.windows:,}[/green]"
             verdict = equal if comparison.equal else f"[red]✗ {len(comparison.differences):,} differ[/red]"
-            problems += [] if comparison.equal else [comparison]
+            if comparison.empty:
+                verdict = "[dim]none due[/dim]"
+            elif not comparison.equal:
+                problems.append(comparison)
         answers.add_row(
             query.id, promise, *(known.waits[query.id].shown if query.id in known.waits else ("", "")), verdict
         )

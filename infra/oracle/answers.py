@@ -318,6 +318,9 @@ def relative_error(answer: Any, truth: Any) -> float:
     return 1.0 if math.isnan(error) else error
 
 
+NOTHING_DUE = "nothing is expected: no window was due, so nothing was checked"
+
+
 @dataclass
 class Comparison:
     """What was compared, and what differs, in words."""
@@ -331,6 +334,11 @@ class Comparison:
     def equal(self) -> bool:
         """Whether everything was as it must be."""
         return not self.differences
+
+    @property
+    def empty(self) -> bool:
+        """Whether no row was due and none was there, so that nothing could be compared."""
+        return self.differences == [NOTHING_DUE]
 
     def __str__(self) -> str:
         if self.equal:
@@ -357,7 +365,7 @@ def compare(
     ends = {row["window_end"] for row in (r for group in theirs.values() for r in group) if "window_end" in row}
     result = Comparison(subject, windows=len(ends), rows=sum(map(len, theirs.values())))
     if not theirs:
-        result.differences.append("nothing is expected: no window was due, so nothing was checked")
+        result.differences.append(NOTHING_DUE)
     for key in sorted({*mine, *theirs}, key=lambda k: [order_value(v) for v in k]):
         where = ", ".join(f"{name}={show(value)}" for name, value in zip(keys, key, strict=True))
         ours, wanted = mine.get(key, []), theirs.get(key, [])

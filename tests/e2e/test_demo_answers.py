@@ -26,6 +26,8 @@ from tidegate.history.filled import fill_answers
 START, END = NIGHT_START, NIGHT_END
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
 QUERIES = sorted(path.stem for path in (FLIGHTS / "queries").glob("*.sql"))
+# No day of New York ends in this night.
+DUE = [query for query in QUERIES if query != "snow_by_day"]
 STREAMS = ("departures", "landings", "weather")
 
 
@@ -38,7 +40,7 @@ def warehouse(night: Path) -> Path:
 def test_the_demo_has_the_queries_that_are_checked_here(pipeline: Pipeline) -> None:
     assert [query.id for query in pipeline.queries] == QUERIES
     kinds = [query.kind for query in pipeline.queries]
-    assert {kind: kinds.count(kind) for kind in kinds} == {"aggregate": 4, "join_aggregate": 4, "top_k": 4}
+    assert {kind: kinds.count(kind) for kind in kinds} == {"aggregate": 5, "join_aggregate": 4, "top_k": 4}
 
 
 def landed(landing: Path, stream: str) -> int:
@@ -60,7 +62,7 @@ def test_nothing_is_refused(warehouse: Path) -> None:
     assert read_rows(warehouse, "quarantine") == []
 
 
-@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("query", DUE)
 def test_every_answer_equals_brute_force(pipeline: Pipeline, warehouse: Path, query: str) -> None:
     comparison = check_answers(pipeline, pipeline.query(query), warehouse, START, END)
     assert comparison.equal, str(comparison)
@@ -70,14 +72,14 @@ def test_every_answer_equals_brute_force(pipeline: Pipeline, warehouse: Path, qu
     assert comparison.rows > (50 if often else 5)
 
 
-@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("query", DUE)
 def test_every_truth_equals_brute_force(pipeline: Pipeline, warehouse: Path, query: str) -> None:
     comparison = check_truth(pipeline, pipeline.query(query), warehouse, START, END)
     assert comparison.equal, str(comparison)
     assert comparison.windows > (30 if pipeline.query(query).every_s <= 600 else 0)
 
 
-@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("query", DUE)
 def test_every_accuracy_is_that_of_answer_and_truth(pipeline: Pipeline, warehouse: Path, query: str) -> None:
     comparison = check_accuracy(pipeline, pipeline.query(query), warehouse, START, END)
     assert comparison.equal, str(comparison)
@@ -210,10 +212,10 @@ def test_the_account_finds_every_answer_equal(landing: Path, warehouse: Path) ->
     done = subprocess.run([*command, *span], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Which departures of the last hour are most delayed?" in done.stdout
-    assert done.stdout.count("✓") >= len(QUERIES)
+    assert done.stdout.count("✓") >= len(DUE)
     assert "somewhere/report.html" in done.stdout
     assert max(len(line) for line in done.stdout.splitlines()) <= 100
-    assert len(done.stdout.splitlines()) <= 82
+    assert len(done.stdout.splitlines()) <= 84
 
 
 def test_an_answer_that_was_tampered_with_is_found(pipeline: Pipeline, warehouse: Path, tmp_path: Path) -> None:

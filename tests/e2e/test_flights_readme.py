@@ -21,6 +21,8 @@ from tidegate.examples import land_flights
 FLIGHTS = ROOT / "dags" / "pipelines" / "flights"
 QUERIES = sorted(path.stem for path in (FLIGHTS / "queries").glob("*.sql"))
 WINDOW_END = datetime(2013, 2, 8, 18, tzinfo=UTC)
+DAY_END = datetime(2013, 2, 9, 5, tzinfo=UTC)
+"""The end of that day in New York."""
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +32,11 @@ def pipeline() -> Pipeline:
 
 @pytest.fixture(scope="module")
 def warehouse(pipeline: Pipeline, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tuples of 7 and 8 February, as if they had been ingested."""
+    """The tuples of 7 to 9 February, as if they had been ingested."""
     folder = tmp_path_factory.mktemp("warehouse") / "flights"
     for stream in pipeline.streams:
         tuples = getattr(land_flights, stream.name)(land_flights.data_folder())
-        tuples = tuples[tuples["arrival"].between("2013-02-07", "2013-02-09", inclusive="left")]
+        tuples = tuples[tuples["arrival"].between("2013-02-07", "2013-02-10", inclusive="left")]
         keys = {"event_id": stream.id[0], "event_time": stream.event_time, "arrival_time": stream.arrival_time}
         tuples = tuples.assign(**{key: tuples[column] for key, column in keys.items()})
         wanted = schema(pipeline, f"events_{stream.name}")
@@ -55,7 +57,8 @@ def cell(value: Any) -> str:
 @pytest.mark.parametrize("query_id", QUERIES)
 def test_the_answer_shown_is_the_truth(pipeline: Pipeline, warehouse: Path, query_id: str) -> None:
     query = pipeline.query(query_id)
-    final = WINDOW_END + timedelta(seconds=pipeline.horizon_s)
+    shown = DAY_END if query.calendar is not None else WINDOW_END
+    final = shown + timedelta(seconds=pipeline.horizon_s)
     rows = expected_truth(pipeline, query, warehouse, final, final + timedelta(seconds=1))
     names = [*(["rank"] if query.kind == "top_k" else []), *(o.name for o in query.outputs)]
     text = (FLIGHTS / "README.md").read_text(encoding="utf-8")
