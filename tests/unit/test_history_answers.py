@@ -145,6 +145,15 @@ def test_values_of_a_group_column_are_those_of_the_leaves(thin: Calls) -> None:
         thin.ask("SELECT COUNT(DISTINCT kind) AS n FROM calls WHERE units > 2", start)
 
 
+def test_any_value_is_the_least_of_whole_leaves(thin: Calls) -> None:
+    start = START + timedelta(hours=50)
+    found = thin.ask("SELECT ANY_VALUE(cost) AS a, MIN(cost) AS b FROM calls", start, start + timedelta(hours=9))
+    (row,) = found["rows"]
+    ((truth,),) = thin.truth("SELECT MIN(cost) FROM calls", start, start + timedelta(hours=9))
+    assert row["a"] == row["b"] == {"estimate": truth, "low": truth, "high": truth, "exact": True}
+    assert found["sampled_rows"] == 0
+
+
 def test_computed_groups_are_those_of_their_tuples(thin: Calls) -> None:
     """Intervals of 99.9 %: of some hundred none misses but by a chance of a tenth, and the seed is fixed."""
     sql = (
