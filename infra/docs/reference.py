@@ -228,7 +228,8 @@ def aggregates() -> str:
         about = (type(function).__doc__ or "").split("\n\n")[0].replace("\n", " ")
         scaled = "/ coverage" if function.scaled else "as held"
         exact = "exact of whole leaves, else " if function.estimated and estimating(function.name).in_leaves else ""
-        history = f"{exact}estimated" if function.estimated else "no"
+        history = f"{exact}estimated" if function.estimated else "where every tuple is kept"
+        history += "; of a column of `group_by` from leaves" if function.counts_values else ""
         rows.append((" ".join(f"`{shape}`" for shape in function.shapes), _escaped(about), scaled, history))
     return _table(("aggregate", "what it is", "of a narrow window", "of history"), rows)
 

@@ -8,11 +8,15 @@ from datetime import timedelta
 from typing import Any
 
 import duckdb
+import numpy as np
 import pytest
 
 from tidegate.cli.init import init
 from tidegate.declarations import load_pipeline
 from tidegate.engine.context import RunContext
+from tidegate.operators.accuracy.support import SHARES
+from tidegate.stages.calibrate_waits import support_of
+from tidegate.stages.calibrate_widths import coarse_shares
 from tidegate.stages.run import run, stages_named
 from tidegate.store.intervals import intervals_between
 from tidegate.store.warehouse import Warehouse
@@ -112,3 +116,39 @@ def test_accuracy_is_the_share_of_the_true_best_that_were_named(warehouse: Wareh
         possible = sum(min(limit, size) for size in sizes.values())
         expected = len(named.get(row["window_end"], set()) & set(true)) / possible if possible else 1.0
         assert row["value"] == pytest.approx(expected)
+
+
+def test_a_window_needs_the_shares_from_which_on_so_many_are_named(warehouse: Warehouse) -> None:
+    """Of every sampled window, with all tuples known, by SQL over its newest part, an eighth wider at each step."""
+    pipeline, query = warehouse.pipeline, warehouse.pipeline.query("best_sellers")
+    shares = [*coarse_shares(pipeline, query).tolist(), 1.0]
+    needed: dict[Any, list[float]] = defaultdict(list)
+    for row in warehouse.read_arrow("needed_slack").sort_by("slack_s").to_pylist():
+        if row["query"] == "best_sellers" and row["share"] is not None:
+            needed[row["window_end"]].append(row["share"])
+    events = warehouse.read_arrow("events_orders")  # noqa: F841  # DuckDB reads it by its name
+    for end, least in needed.items():
+        assert least == sorted(least), "who waits longest reaches back furthest"
+        known_at = end + timedelta(seconds=pipeline.horizon_s)
+        true = {row[0] for row in cut(best(warehouse, "best_sellers", end, known_at), "best_sellers", with_ties=True)}
+        hits = []
+        for share in shares:
+            sql = """SELECT product, SUM(amount) AS v FROM events WHERE event_time >= ? AND event_time < ?
+                AND arrival_time <= ? GROUP BY product ORDER BY v DESC, product LIMIT 3"""
+            found = duckdb.execute(sql, [end - timedelta(minutes=30) * share, end, known_at]).fetchall()
+            hits.append(len({product for product, _ in found} & true))
+        for at, share in enumerate(shares):
+            assert sum(one <= share + 1e-9 for one in least) == min(hits[at:]), (end, share)
+    told = [share for shares in needed.values() for share in shares]
+    assert len(needed) > 5 and len(set(told)) > 2, "some groups are the best of less than the whole range"
+
+
+def test_a_narrow_answer_is_worth_the_groups_that_it_names(warehouse: Warehouse) -> None:
+    """The map of K and width: of no part nothing, of wider ones no less, and of half of the range some."""
+    query, rows = warehouse.pipeline.query("best_sellers"), warehouse.read_arrow("needed_slack").to_pandas()
+    own = rows[rows["query"] == "best_sellers"]
+    support = support_of(query, own["slack_s"].to_numpy(), own["share"].to_numpy(), np.ones(len(own)))
+    for slack_s in (0.0, float(warehouse.pipeline.horizon_s)):
+        worth = [support.accuracy(slack_s, share) for share in SHARES]
+        assert worth[0] == 0 < worth[4] <= worth[-1] and worth == sorted(worth)
+    assert support.accuracy(float(warehouse.pipeline.horizon_s), 1.0) == 1

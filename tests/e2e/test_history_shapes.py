@@ -337,6 +337,47 @@ def test_narrow_answers_are_filled_from_whatever_history_there_is(tuples, tmp_pa
         assert (low is None or low <= seen) and (high is None or seen <= high), window
 
 
+def test_narrow_medians_conditions_and_computed_groups_are_filled(tmp_path, capsys):
+    shapes = {"s": Shape({"amount": "double", "name": "string"}, tuples=600, width_s=600, extremes=False)}
+    context, rows = _run(shapes, tmp_path, capsys)
+    aggregates = (
+        Aggregate(slot="a0", function="percentile", alias="s", expression="amount", type="double", parameters=(0.5,)),
+        Aggregate(slot="a1", function="bool_or", alias="s", expression="amount > 98", type="boolean"),
+    )
+    column = "CASE WHEN LENGTH(`name`) > 1 THEN 'long' END"
+    group = GroupColumn(slot="g0", alias="s", column=column, type="string", shown_as="size", computed=True)
+    kinds: dict[str, tuple[str, ColumnType]] = {
+        "size": ("g0", "string"), "median": ("a0", "double"), "high": ("a1", "boolean"),
+        "shown": ("CASE WHEN a1 THEN 100 ELSE a0 END", "double"),
+    }  # fmt: skip
+    query = Query(
+        id="q", kind="aggregate", text="", description="", windows=(Window(alias="s", stream="s", range_s=7200.0),),
+        predicates={}, aggregates=aggregates, group_by=(group,), having="a0 >= 0 OR a1",
+        outputs=tuple(Output(name=n, expression=e, type=t) for n, (e, t) in kinds.items()), every_s=7200.0,
+    )  # fmt: skip
+    pipeline = context.pipeline.model_copy(update={"queries": (query,)})
+    result = fill_answers(pipeline, context.warehouse_root, "q", START, END, confidence=0.9999)
+    found = [(window, row) for window in result["filled"] for row in window["rows"]]
+    assert len(found) > 20 and "false to true" in render_filled(result)
+    table = rows["s"].to_pylist()
+    for window, row in found:
+        begin, end = window["window_end"] - timedelta(hours=2), window["window_end"]
+        truth = [
+            tuple_["amount"]
+            for tuple_ in table
+            if begin <= tuple_["event_time"] < end and tuple_["arrival_time"] <= window["emitted_at"]
+            if tuple_["amount"] is not None and (len(tuple_["name"] or "") > 1) == (row["size"] == "long")
+        ]
+        low, high = row["median"]["low"], row["median"]["high"]
+        assert (low is None or low <= np.median(truth)) and (high is None or np.median(truth) <= high), (window, row)
+        assert row["high"]["low"] <= (max(truth) > 98) <= row["high"]["high"]
+        assert row["shown"]["estimate"] == (100 if row["high"]["estimate"] else row["median"]["estimate"])
+    listed = aggregates[0].model_copy(update={"function": "count_distinct", "type": "integer", "parameters": ()})
+    other = query.model_copy(update={"aggregates": (listed, aggregates[1])})
+    with pytest.raises(UserError, match=r"cannot estimate 'COUNT\(DISTINCT amount\)' from a sample; expected COUNT"):
+        fill_answers(pipeline.model_copy(update={"queries": (other,)}), context.warehouse_root, "q", START, END)
+
+
 def _of(done: tuple[RunContext, Any], shapes: Mapping[str, Shape]) -> Sequence[Any]:
     context, tuples = done
     return context, shapes, tuples

@@ -102,12 +102,47 @@ def test_an_aggregate_is_of_the_tuples_that_its_condition_chooses(aggregate: str
     assert (found.column == "cost") == (aggregate == "STDDEV(cost)")
 
 
-@pytest.mark.parametrize(
-    "aggregate", ["MEDIAN(cost)", "COUNT(DISTINCT kind)", "MAX_BY(kind, cost)", "FIRST_VALUE(cost)"]
-)
+@pytest.mark.parametrize("aggregate", ["MIN(kind)", "COUNT(DISTINCT kind)", "MAX_BY(kind, cost)", "FIRST_VALUE(cost)"])
 def test_what_samples_do_not_show_is_refused_with_what_they_do(aggregate: str) -> None:
+    sql = f"SELECT {aggregate} AS a FROM calls"
     with pytest.raises(UserError, match=r"history cannot estimate '.*expected COUNT\(\*\), .*VAR_POP\(x\)"):
-        parse_history_query(f"SELECT {aggregate} AS a FROM calls", [stream()])
+        parse_history_query(sql, [stream()], only_estimated=True)
+    (found,) = parse_history_query(sql, [stream()]).aggregates
+    assert not found.estimated
+
+
+@pytest.mark.parametrize(
+    ("groups", "read"),
+    [
+        ("kind", [("kind", "string")]),
+        ("2, kind", [("group 0", "integer"), ("kind", "string")]),
+        ("b, 1", [("group 0", "integer"), ("kind", "string")]),
+        ("length(calls.KIND), kind, kind", [("group 0", "integer"), ("kind", "string")]),
+    ],
+)
+def test_groups_are_columns_or_what_is_computed_of_them(groups: str, read: list[tuple[str, str]]) -> None:
+    sql = f"SELECT kind, LENGTH(kind) AS b, COUNT(*) FROM calls GROUP BY {groups}"
+    if groups == "kind":
+        with pytest.raises(UserError, match="aggregate 'LENGTH"):
+            parse_history_query(sql, [stream()])
+        sql = "SELECT kind, COUNT(*) FROM calls GROUP BY kind"
+    query = parse_history_query(sql, [stream()])
+    assert [(group.name, group.kind) for group in query.group_by] == read
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ("9", "GROUP BY 9 is no item of the SELECT list"),
+        ("n", "GROUP BY stands for an aggregate"),
+        ("COUNT(*)", "an aggregate cannot stand here"),
+        ("ROLLUP(kind)", "one list of groups"),
+        ("kind WITH ROLLUP", "only plain GROUP BY"),
+    ],
+)
+def test_what_no_group_is_is_refused(groups: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        parse_history_query(f"SELECT COUNT(*) AS n FROM calls GROUP BY {groups}", [stream()])
 
 
 def test_a_condition_that_is_none_is_refused() -> None:
@@ -121,7 +156,7 @@ def test_all_mistakes_are_reported_at_once() -> None:
     text = str(error.value)
     for part in (
         "query:1:12: unknown column 'cots'",
-        "SUM of numbers",
+        "SUM of string is not defined",
         "needs a name",
         "query:2:18: unknown column 'kined'",
     ):

@@ -15,6 +15,7 @@ class AnyValue(ExtremeValue):
     nodes = (exp.AnyValue,)
     shapes = ("ANY_VALUE(x)",)
     extreme = LEAST
+    estimated = "least"
 
     def duckdb(self, argument: str, by: str = "", parameters: tuple[float, ...] = ()) -> str:
         """The least."""

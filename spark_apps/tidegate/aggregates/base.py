@@ -15,8 +15,23 @@ from tidegate.aggregates.accumulators import Extreme, Partial, Total
 from tidegate.values.types import ColumnType, arrow_type
 
 Int64s = npt.NDArray[np.int64]
-Estimated = Literal["count", "sum", "average", "least", "greatest", "var_pop", "var_samp", "stddev_pop", "stddev_samp"]
-"""What history estimates from its samples, and all but variances and deviations from its leaves."""
+Float64s = npt.NDArray[np.float64]
+Estimated = Literal[
+    "count",
+    "sum",
+    "average",
+    "least",
+    "greatest",
+    "var_pop",
+    "var_samp",
+    "stddev_pop",
+    "stddev_samp",
+    "percentile",
+    "percentile_approx",
+    "every",
+    "some",
+]
+"""What history estimates from its samples; its leaves have the first five, too."""
 
 
 class CallError(Exception):
@@ -61,7 +76,8 @@ class AggregateFunction(ABC):
         of_ranks: of one by value that only asks for the values of some ranks: how many (``ranks``).
         chooses: whether it is a value chosen by another one, its ``by``.
         sums, extreme: its accumulators, beside the count of values that every aggregate has.
-        estimated: what history can say of it; None: nothing.
+        estimated: what history estimates of it; None: nothing, it has a value only of a past whose tuples are all kept.
+        counts_values: whether it is how many different values there are, which leaves know of their group columns.
         of_nothing: the value of no rows, in SQL.
         zero_of_nothing: whether no rows are as good as 0 to its reader, so that a promise can have a floor.
     """
@@ -79,6 +95,7 @@ class AggregateFunction(ABC):
     sums: ClassVar[tuple[Total, ...]] = ()
     extreme: ClassVar[Extreme | None] = None
     estimated: ClassVar[Estimated | None] = None
+    counts_values: ClassVar[bool] = False
     of_nothing: ClassVar[str] = "NULL"
     zero_of_nothing: ClassVar[bool] = False
 
@@ -127,6 +144,10 @@ class AggregateFunction(ABC):
     def ranks(self, numbers: Int64s, parameters: tuple[float, ...]) -> tuple[Int64s, ...]:
         """Of rows that have so many values, at least one, the ranks of those that are asked for, from 0."""
         raise NotImplementedError(f"{self.name} asks for no ranks")
+
+    def shown(self, values: Float64s, parameters: tuple[float, ...]) -> Float64s:
+        """Numbers as answers show them: what history estimates of values is of these."""
+        return values
 
     @abstractmethod
     def finish(self, partial: Partial) -> pa.Array | pa.ChunkedArray:

@@ -16,6 +16,7 @@ class AllTrue(ExtremeValue):
     nodes = (exp.LogicalAnd,)
     shapes = ("BOOL_AND(condition)",)
     extreme = LEAST
+    estimated = "every"
 
     def refusal(self, kind: ColumnType) -> tuple[str, str] | None:
         """Conditions alone are true."""

@@ -16,6 +16,7 @@ class AnyTrue(ExtremeValue):
     nodes = (exp.LogicalOr,)
     shapes = ("BOOL_OR(condition)",)
     extreme = GREATEST
+    estimated = "some"
 
     def refusal(self, kind: ColumnType) -> tuple[str, str] | None:
         """Conditions alone are true."""

@@ -19,6 +19,7 @@ class CountDistinct(AggregateFunction):
     distinct = True
     by_value = True
     of_distinct = ()
+    counts_values = True
     of_nothing = "0"
     zero_of_nothing = True
 

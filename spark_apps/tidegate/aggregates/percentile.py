@@ -9,7 +9,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from tidegate.aggregates.accumulators import Partial, ranked
-from tidegate.aggregates.base import AggregateFunction, Call, CallError, Int64s
+from tidegate.aggregates.base import AggregateFunction, Call, CallError, Estimated, Int64s
 from tidegate.aggregates.by_value import Float64s
 from tidegate.aggregates.numbers import as_doubles, not_a_number
 from tidegate.values.types import ColumnType
@@ -30,6 +30,7 @@ class Percentile(AggregateFunction):
     shapes: ClassVar[tuple[str, ...]] = ("PERCENTILE(x, 0.95)",)
     by_value = True
     of_ranks = 2
+    estimated: ClassVar[Estimated | None] = "percentile"
 
     def read(self, node: exp.Expression) -> Call:
         """The value, and the fraction."""

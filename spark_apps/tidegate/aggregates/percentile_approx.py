@@ -9,7 +9,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from tidegate.aggregates.accumulators import Partial, ranked
-from tidegate.aggregates.base import Call, CallError, Int64s
+from tidegate.aggregates.base import Call, CallError, Float64s, Int64s
 from tidegate.aggregates.numbers import as_doubles
 from tidegate.aggregates.percentile import Percentile, fraction
 from tidegate.values.types import ColumnType
@@ -34,6 +34,7 @@ class PercentileApprox(Percentile):
     nodes = (exp.ApproxQuantile,)
     shapes = ("PERCENTILE_APPROX(x, 0.95, 1000)",)
     of_ranks = 1
+    estimated = "percentile_approx"
 
     def read(self, node: exp.Expression) -> Call:
         """The value, the fraction and the accuracy."""
@@ -69,20 +70,28 @@ class PercentileApprox(Percentile):
         """The middle of the bucket that the value of that rank is in; NULL where there is none."""
         none = partial.counts.fill_null(0).to_numpy() == 0
         bucket = partial.column(ranked(0)).fill_null(0).to_numpy()
-        size = np.abs(bucket)
-        factor = math.exp(_step(partial.parameters))
-        with np.errstate(over="ignore"):
-            # The factor is put in before the power, so that numbers near the largest do not overflow.
-            middle = np.exp((size - _MIDDLE) * _step(partial.parameters) + math.log(2 / (factor + 1)))
-        # The middle of the last bucket may be beyond the doubles; no value in it is.
-        middle = np.minimum(middle, np.finfo(np.float64).max)
-        middle = np.where(bucket == 0, 0.0, np.where(size == _INFINITE, np.inf, middle))
-        middle = np.where(size == _NAN, np.nan, np.copysign(middle, bucket))
-        return pa.array(middle, mask=none)
+        return pa.array(_middles(bucket, partial.parameters), mask=none)
+
+    def shown(self, values: Float64s, parameters: tuple[float, ...]) -> Float64s:
+        """The middles of their buckets."""
+        return _middles(self.held(pa.array(values), None, parameters).to_numpy(), parameters)
 
     def called(self, argument: str, by: str = "", parameters: tuple[float, ...] = ()) -> str:
         """As it is written."""
         return f"PERCENTILE_APPROX({argument}, {parameters[0]:g}, {parameters[1]:.0f})"
+
+
+def _middles(bucket: Int64s, parameters: tuple[float, ...]) -> Float64s:
+    """float64[n], the middles of buckets."""
+    size = np.abs(bucket)
+    factor = math.exp(_step(parameters))
+    with np.errstate(over="ignore"):
+        # The factor is put in before the power, so that numbers near the largest do not overflow.
+        middle = np.exp((size - _MIDDLE) * _step(parameters) + math.log(2 / (factor + 1)))
+    # The middle of the last bucket may be beyond the doubles; no value in it is.
+    middle = np.minimum(middle, np.finfo(np.float64).max)
+    middle = np.where(bucket == 0, 0.0, np.where(size == _INFINITE, np.inf, middle))
+    return np.where(size == _NAN, np.nan, np.copysign(middle, bucket))
 
 
 def _step(parameters: tuple[float, ...]) -> float:

@@ -10,14 +10,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.aggregates import AGGREGATES, shapes
+from tidegate.declarations.errors import UserError
+from tidegate.declarations.models import from_us
 from tidegate.declarations.names import EVENT_COLUMNS
 from tidegate.history.past import Bools, Past, View, event_us_in
 from tidegate.history.store import Samples, Strata
+from tidegate.operators.codes import NULL, encode
 from tidegate.operators.expressions import columns_of, evaluate, truth
+from tidegate.operators.history.complete import of_all_tuples
 from tidegate.operators.history.estimating import Leaves, Sampled, estimating
 from tidegate.operators.history.estimators import Bounds, Estimate, Known, LeafSample
 from tidegate.operators.history.laws import Float64s
-from tidegate.operators.history.query import HistoryAggregate, HistoryQuery
+from tidegate.operators.history.query import HistoryAggregate, HistoryGroup, HistoryQuery
 from tidegate.operators.history.tree import MAX, MIN, SUM, Totals, added_up
 from tidegate.values.types import arrow_type
 
@@ -40,7 +45,7 @@ class Question:
         """The group column whose values have exact aggregates, if that is all that the query asks."""
         query = self.query
         single = len(query.group_by) == 1 and query.predicate is None
-        return query.group_by[0] if single and query.group_by[0] in self.past.spec.group_by else None
+        return query.group_by[0].name if single and query.group_by[0].name in self.past.spec.group_by else None
 
     @property
     def from_leaves(self) -> bool:
@@ -65,19 +70,78 @@ class Question:
         return rows, samples.rows.num_rows
 
     def _by_group(self, view: View, samples: Samples) -> list[Row]:
-        """From the samples: one row a group, ascending, NULLs last; one row if there are no groups."""
+        """From the samples: one row a group, ascending, NULLs last; one row if there are no groups.
+
+        Raises:
+            UserError: an aggregate needs every tuple, and not all are kept.
+        """
         query = self.query
         selected = event_us_in(samples, self.start_us, self.end_us)
         if query.predicate is not None:
             selected = selected & truth(query.predicate, samples.rows)
         sample = leaf_sample(view, samples, self.confidence)
+        names = [group.name for group in query.group_by]
+        found = groups_of(columns_of_groups(query.group_by, samples.rows), selected)
+        exact = self._exact(sample, samples, [members for _, members in found])
         rows = []
-        for keys, members in groups_of(samples.rows, query.group_by, selected):
-            row: Row = {name: keys[query.group_by.index(column)] for name, column in query.groups}
+        for number, (keys, members) in enumerate(found):
+            row: Row = {name: keys[names.index(group)] for name, group in query.groups}
             for aggregate in query.aggregates:
-                row[aggregate.name] = _estimate(aggregate, sample, samples, members, view)
+                known = exact.get(aggregate.name)
+                row[aggregate.name] = (
+                    _estimate(aggregate, sample, samples, members, view) if known is None else known[number]
+                )
             rows.append(row)
         return rows
+
+    def _exact(self, sample: LeafSample, samples: Samples, groups: Sequence[Bools]) -> dict[str, list[Estimate]]:
+        """The aggregates that samples do not show, a value a group: of all tuples, or by what leaves know of groups."""
+        own = [aggregate for aggregate in self.query.aggregates if not aggregate.estimated]
+        if sample.complete:
+            values = of_all_tuples(own, samples.rows, groups) if own else {}
+            return {name: [Estimate.exactly(value) for value in column] for name, column in values.items()}
+        found = {}
+        for aggregate in own:
+            if not self._leaves_know_values(aggregate):
+                raise UserError(self._not_all_kept(aggregate))
+            found[aggregate.name] = [self._values_in_leaves(str(aggregate.column), samples)]
+        return found
+
+    def _leaves_know_values(self, aggregate: HistoryAggregate) -> bool:
+        """Whether how many different values there are is how many groups the leaves have."""
+        counts = AGGREGATES[aggregate.function].counts_values
+        return counts and self.query.selects_all and aggregate.column in self.past.spec.group_by
+
+    def _values_in_leaves(self, column: str, samples: Samples) -> Estimate:
+        """How many values of a declared group column there are: all of whole leaves; of cut ones what samples show.
+
+        What a cut leaf has and its sample does not show inside may lie inside, too.
+        """
+        text = samples.rows.column(column).cast(pa.string())
+        inside = pa.array(event_us_in(samples, self.start_us, self.end_us))
+        shown = set(text.filter(inside).drop_null().to_pylist())
+        known = possible = 0
+        for value, view in self.past.groups(column, self.start_us, self.end_us):
+            if value is None:
+                continue
+            whole = view.touched(self.start_us, self.end_us) & ~view.cut(self.start_us, self.end_us)
+            certain = value in shown or bool((view.strata.tuples[whole] > 0).any())
+            known, possible = known + certain, possible + 1
+        return Estimate(known, known, possible, exact=known == possible)
+
+    def _not_all_kept(self, aggregate: HistoryAggregate) -> str:
+        """Why an aggregate has no value, and what can be asked instead."""
+        view = self.past.view
+        strata = view.only(view.touched(self.start_us, self.end_us)).strata
+        lacking = (strata.fraction < 1) & (strata.tuples > 0)
+        kept, first = strata.sampled.sum() / strata.tuples.sum(), int(strata.end_us[lacking].max())
+        instead = shapes(estimated=True)
+        if first < self.end_us:
+            instead = f"the same --from {from_us(first):%Y-%m-%dT%H:%M:%SZ} on, where all are kept, or {instead}"
+        return (
+            f"history keeps {kept:.3g} of the tuples of that time, and '{aggregate.text}' needs each of them: "
+            f"a sample does not show it; expected {instead}"
+        )
 
     def _by_exact_group(self, samples: Samples, read: Strata) -> list[Row]:
         """From the leaves of each value of a declared group column; ascending, NULL last."""
@@ -134,7 +198,7 @@ class Question:
             self.start_us,
             self.end_us,
         )
-        seen = Sampled(sample, inside & valid, values, bounds, known)
+        seen = Sampled(sample, inside & valid, values, bounds, known, aggregate.parameters)
         return estimating(aggregate.function).over_leaves(leaves, seen)
 
     def _shares(self, cut: View) -> Float64s:
@@ -148,9 +212,11 @@ def columns_read(query: HistoryQuery) -> list[str]:
     """The tuples' columns that a query reads."""
     declared = (c.name for c in query.stream.columns if c.name not in EVENT_COLUMNS)
     known = [*EVENT_COLUMNS, *declared]
-    expressions = [a.expression for a in query.aggregates if a.expression is not None]
+    expressions = [e for a in query.aggregates for e in (a.expression, a.by) if e is not None]
+    expressions += [group.expression for group in query.group_by if group.expression is not None]
     expressions += [query.predicate] if query.predicate is not None else []
-    return list(dict.fromkeys([*query.group_by, *(c for e in expressions for c in columns_of(e, known))]))
+    plain = [group.name for group in query.group_by if group.expression is None]
+    return list(dict.fromkeys([*plain, *(c for e in expressions for c in columns_of(e, known))]))
 
 
 def leaf_sample(view: View, samples: Samples, confidence: float) -> LeafSample:
@@ -163,7 +229,7 @@ def leaf_sample(view: View, samples: Samples, confidence: float) -> LeafSample:
 def _in_leaves(aggregate: HistoryAggregate, columns: Sequence[str]) -> bool:
     """Whether the leaves hold the aggregate."""
     held = aggregate.expression is None or aggregate.column in columns
-    return held and estimating(aggregate.function).in_leaves
+    return held and aggregate.estimated and estimating(aggregate.function).in_leaves
 
 
 def _column_of(aggregate: HistoryAggregate, view: View) -> int | None:
@@ -180,13 +246,18 @@ def values_of(aggregate: HistoryAggregate, rows: pa.Table) -> tuple[Float64s, Bo
         return np.ones(rows.num_rows), valid
     values = pc.fill_null(computed.cast(pa.float64(), safe=False), 0.0).to_numpy()
     finite = np.isfinite(values)
-    return np.where(finite, values, 0.0), valid & finite
+    shown = AGGREGATES[aggregate.function].shown(np.where(finite, values, 0.0), aggregate.parameters)
+    return shown, valid & finite
 
 
 def bounds_of_aggregate(aggregate: HistoryAggregate, view: View) -> Bounds:
     """Least and greatest value of a bare column in the leaves; None if the leaves do not know."""
     column = _column_of(aggregate, view)
-    return None if column is None else _bounds_of(view, column)
+    bounds = None if column is None else _bounds_of(view, column)
+    if bounds is None:
+        return None
+    low, high = AGGREGATES[aggregate.function].shown(np.array(bounds), aggregate.parameters)
+    return float(low), float(high)
 
 
 def _bounds_of(view: View, column: int) -> Bounds:
@@ -210,7 +281,8 @@ def _estimate(
 ) -> Estimate:
     values, valid = values_of(aggregate, samples.rows)
     bounds, known = bounds_of_aggregate(aggregate, view), known_sum_of(aggregate, samples, view)
-    return estimating(aggregate.function).sampled(Sampled(sample, selected & valid, values, bounds, known))
+    seen = Sampled(sample, selected & valid, values, bounds, known, aggregate.parameters)
+    return estimating(aggregate.function).sampled(seen)
 
 
 def _added(view: View, rows: Bools) -> Totals:
@@ -223,21 +295,31 @@ def _known(aggregate: HistoryAggregate, totals: Totals, column: int | None) -> f
     return estimating(aggregate.function).of_leaves(totals.tuples, None if column is None else totals.values[column])
 
 
-def groups_of(samples: pa.Table, group_by: Sequence[str], selected: Bools) -> list[tuple[tuple[Any, ...], Bools]]:
-    """Each group's key and its selected tuples; without GROUP BY one group, empty or not."""
-    if not group_by:
+def columns_of_groups(group_by: Sequence[HistoryGroup], rows: pa.Table) -> list[pa.ChunkedArray]:
+    """The groups' values, a column a group."""
+    columns = []
+    for group in group_by:
+        column = rows.column(group.name) if group.expression is None else None
+        if group.expression is not None:
+            column = pa.chunked_array([evaluate(group.expression, rows, arrow_type(group.kind))])
+        columns.append(column)
+    return columns
+
+
+def groups_of(columns: Sequence[pa.ChunkedArray], selected: Bools) -> list[tuple[tuple[Any, ...], Bools]]:
+    """Each group's key and its selected tuples, ascending, NULL last; without columns one group, empty or not."""
+    if not columns:
         return [((), selected)]
-    codes, keys = np.zeros(samples.num_rows, np.int64), []
-    for name in group_by:
-        column = samples.column(name).combine_chunks()
-        encoded = pc.dictionary_encode(column, null_encoding="encode")
-        keys.append(encoded.dictionary.to_pylist())
-        codes = codes * max(len(encoded.dictionary), 1) + encoded.indices.to_numpy(zero_copy_only=False)
+    codes, keys = np.zeros(len(selected), np.int64), []
+    for column in columns:
+        own, values = encode(column)
+        keys.append([*values.to_pylist(), None])
+        codes = codes * len(keys[-1]) + np.where(own == NULL, len(values), own)
     found = []
     for code in np.unique(codes[selected]).tolist():
         members, key = selected & (codes == code), []
-        for values in reversed(keys):
-            code, index = divmod(code, len(values))
-            key.append(values[index])
+        for known in reversed(keys):
+            code, index = divmod(code, len(known))
+            key.append(known[index])
         found.append((tuple(reversed(key)), members))
-    return sorted(found, key=lambda group: [(value is None, "" if value is None else value) for value in group[0]])
+    return found

@@ -26,6 +26,7 @@ from tidegate.declarations.models import Pipeline, Query, Stream, from_us
 from tidegate.declarations.positions import nearest_name
 from tidegate.history.answers import (
     bounds_of_aggregate,
+    columns_of_groups,
     columns_read,
     groups_of,
     known_sum_of,
@@ -165,17 +166,15 @@ class Filling:
                 f"query {query.id} looks up {lookup.table}: history fills windows from the stream's own columns"
             )
         # The query's own slots, as a query over history: parsed and checked by the same code.
-        computed = next((group.column for group in query.group_by if group.computed), None)
-        if computed is not None:
-            raise UserError(f"query {query.id} groups by {computed}: history fills windows grouped by plain columns")
-        shown = [f"`{group.column}` AS {group.slot}" for group in query.group_by]
+        groups = [group.column if group.computed else f"`{group.column}`" for group in query.group_by]
+        shown = [f"{sql} AS {group.slot}" for sql, group in zip(groups, query.group_by, strict=True)]
         shown += [f"{a.words(a.expression or '*')} AS {a.slot}" for a in query.aggregates]
         sql = f"SELECT {', '.join(shown)} FROM `{stream.name}`"
         predicate = next(iter(query.predicates.values()), None)
         sql += f" WHERE {predicate}" if predicate else ""
-        if query.group_by:
-            sql += f" GROUP BY {', '.join(f'`{group.column}`' for group in query.group_by)}"
-        return cls(warehouse, query, stream, parse_history_query(sql, [stream]), confidence)
+        sql += f" GROUP BY {', '.join(groups)}" if groups else ""
+        asked = parse_history_query(sql, [stream], only_estimated=True)
+        return cls(warehouse, query, stream, asked, confidence)
 
     def fill(self, windows: Sequence[Narrow]) -> list[Filled]:
         """The answers over their whole ranges."""
@@ -211,10 +210,11 @@ class Filling:
         # One table of both, so that a group that only one of them has is found as well.
         both = pa.concat_tables([held.select(columns), samples.rows.select(columns)])
         selected = np.concatenate([np.ones(held.num_rows, bool), missing])
-        for keys, members in groups_of(both, asked.group_by, selected):
+        for keys, members in groups_of(columns_of_groups(asked.group_by, both), selected):
             mine, theirs = members[: held.num_rows], members[held.num_rows :]
             parts = self._parts(held.filter(pa.array(mine)), view, samples, theirs, sample)
-            row = self._row(dict(zip(asked.group_by, keys, strict=True)), parts)
+            key_of = dict(zip((group.name for group in asked.group_by), keys, strict=True))
+            row = self._row({slot: key_of[name] for slot, name in asked.groups}, parts)
             if row is not None:
                 rows.append(row)
         return Filled(window, samples.rows.num_rows, rows)
@@ -234,14 +234,22 @@ class Filling:
             own, present = values_of(aggregate, held)
             bounds, known = bounds_of_aggregate(aggregate, view), known_sum_of(aggregate, samples, view)
             parts.append(
-                FilledAggregate(aggregate.function, own[present], sample, members & valid, values, bounds, known)
+                FilledAggregate(
+                    aggregate.function,
+                    own[present],
+                    sample,
+                    members & valid,
+                    values,
+                    bounds,
+                    known,
+                    aggregate.parameters,
+                )
             )
         return parts
 
-    def _row(self, keys: dict[str, Any], parts: Sequence[FilledAggregate]) -> dict[str, Any] | None:
-        """The query's columns; None if HAVING refuses the group by its estimates."""
+    def _row(self, groups: dict[str, Any], parts: Sequence[FilledAggregate]) -> dict[str, Any] | None:
+        """The query's columns; None if HAVING refuses the group by its estimates. ``groups``: slot → value."""
         slots = {aggregate.slot: i for i, aggregate in enumerate(self.query.aggregates)}
-        groups = {group.slot: keys[group.column] for group in self.query.group_by}
         estimates = [part.estimate() for part in parts]
         if self.query.having is not None and not self._having(estimates, groups):
             return None
@@ -257,12 +265,15 @@ class Filling:
         return row
 
     def _expression(self, text: str, groups: dict[str, Any]):  # type: ignore[no-untyped-def]
-        node, slots = sqlglot.parse_one(text, dialect="spark"), [a.slot for a in self.query.aggregates]
+        node = sqlglot.parse_one(text, dialect="spark")
         if isinstance(node, exp.Cast) and node.to.is_type("bigint"):  # of estimates an integer has an interval, too
             node = node.this
 
         def compute(values: Float64s) -> Float64s:
-            columns = {slot: pa.array(values[:, i]) for i, slot in enumerate(slots)}
+            columns = {
+                a.slot: pa.array(values[:, i] > 0.5 if a.type == "boolean" else values[:, i])
+                for i, a in enumerate(self.query.aggregates)
+            }
             columns |= {slot: pa.array([key] * len(values)) for slot, key in groups.items()}
             found = pc.fill_null(evaluate(node, pa.table(columns), pa.float64()), np.nan)
             return np.asarray(found.to_numpy(), dtype=np.float64)
@@ -272,7 +283,7 @@ class Filling:
     def _having(self, estimates: Sequence[Estimate], groups: dict[str, Any]) -> bool:
         assert self.query.having is not None
         columns = {
-            aggregate.slot: pa.array([found.estimate], pa.float64())
+            aggregate.slot: pa.array([found.estimate], pa.bool_() if aggregate.type == "boolean" else pa.float64())
             for aggregate, found in zip(self.query.aggregates, estimates, strict=True)
         }
         columns |= {slot: pa.array([key]) for slot, key in groups.items()}

@@ -5,9 +5,11 @@ Nothing here needs Spark: the leaves and samples are small, and pyarrow reads th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,6 @@ from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.interval_labels import interval_label
 from tidegate.declarations.models import Pipeline, Stream, from_us, to_us
-from tidegate.declarations.names import ID_COLUMN
 from tidegate.history.answers import Question, Row
 from tidegate.history.past import Past
 from tidegate.operators.history.bands import Bands
@@ -43,8 +44,9 @@ def query_history(
 
     Without predicate and groups the exact aggregates of whole leaves answer, through the HDS-Tree, and only leaves that
     the period cuts are estimated; the same for GROUP BY one of the stream's declared group columns. Everything else
-    comes from the samples of the leaves that the period touches. Tuples that are still in their windows have not
-    entered history yet.
+    comes from the samples of the leaves that the period touches. What a sample does not show, such as COUNT(DISTINCT),
+    is answered where these hold every tuple, and of group columns by what leaves know. Tuples that are still in their
+    windows have not entered history yet.
 
     Args:
         within: stop reading as soon as every interval is at most this share of its estimate to either side. The bands
@@ -59,7 +61,8 @@ def query_history(
         estimate after each step (None: unknown).
 
     Raises:
-        UserError: the query is not understood, names something unknown, or asks about a past that is not there.
+        UserError: the query is not understood, names something unknown, asks about a past that is not there, or for
+            what a sample does not show.
     """
     if within is not None and not within > 0:
         raise UserError(f"--within must be a positive percentage (such as 1%), not {within}")
@@ -106,8 +109,9 @@ def estimate(
         sql, start, end, confidence, within: as ``query_history`` has them; times without a zone are UTC.
 
     Returns:
-        One row a group (one row without GROUP BY): the group columns, and for every aggregate ``<name>`` (double, NULL:
-        no estimate), ``<name>_low``, ``<name>_high`` (NULL: no bound is known) and ``<name>_exact``. The schema's
+        One row a group (one row without GROUP BY): the group columns, and for every aggregate ``<name>`` (double, but
+        as answers have it of conditions and of what needs every tuple; NULL: no estimate), ``<name>_low``,
+        ``<name>_high`` (NULL: no bound is known) and ``<name>_exact``. The schema's
         metadata say ``confidence``, ``leaves`` and ``sampled_rows``.
 
     For example::
@@ -123,13 +127,12 @@ def estimate(
     begin, until = (t if t.tzinfo else t.replace(tzinfo=UTC) for t in (start, end))
     result = query_history(loaded, warehouse, sql, begin, until, confidence, within)
     query = parse_history_query(sql, loaded.streams, loaded.derived)
-    types = {c.name: arrow_type(c.type) for c in query.stream.columns if c.name != ID_COLUMN}
     columns: dict[str, pa.Array] = {}
-    for name, column in query.groups:
-        columns[name] = pa.array([row[name] for row in result["rows"]], types.get(column))
+    for name, group in query.groups:
+        columns[name] = pa.array([row[name] for row in result["rows"]], arrow_type(query.group(group).kind))
     for aggregate in query.aggregates:
         for suffix, key in (("", "estimate"), ("_low", "low"), ("_high", "high"), ("_exact", "exact")):
-            kind = pa.bool_() if key == "exact" else pa.float64()
+            kind = pa.bool_() if key == "exact" else arrow_type(aggregate.kind)
             columns[aggregate.name + suffix] = pa.array([row[aggregate.name][key] for row in result["rows"]], kind)
     told = {key: str(result[key]) for key in ("confidence", "leaves", "sampled_rows")}
     return pa.table(columns).replace_schema_metadata(told)
@@ -166,6 +169,9 @@ def _touched(question: Question) -> int:
 
 def _progressive(question: Question) -> Iterator[tuple[list[Row], int]]:
     """The answers from ever more bands, beginning with the sparsest; the last one has read everything."""
+    if not all(aggregate.estimated for aggregate in question.query.aggregates):
+        yield question.answer()
+        return
     bands, touched = Bands.of(question.past.spec), question.past.view.touched(question.start_us, question.end_us)
     densest = float(question.past.view.strata.fraction[touched].max(initial=0.0))
     for fraction in bands.fractions[:-1][::-1]:
@@ -250,5 +256,9 @@ def cell(value: Any) -> str:
     return f"{_number(value['estimate'])} ({shown[0]} to {shown[1]})"
 
 
-def _number(value: float) -> str:
+def _number(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        return str(value).lower() if isinstance(value, bool) else str(value)
+    if not math.isfinite(value):
+        return str(value)
     return f"{value:,.0f}" if value == int(value) and abs(value) < 1e15 else f"{value:,.4g}"

@@ -126,8 +126,8 @@ def slack_grid_s(pipeline: Pipeline) -> np.ndarray:
 class Learning:
     """Windows of a query that became final, and where their truth goes.
 
-    ``true``: the whole windows at the horizon. ``asked``: with ERROR, each window at every slack of the grid, the last
-    of which is the horizon. ``narrowed``: with ERROR, some of the windows over shares of their ranges, at the horizon.
+    ``true``: the whole windows at the horizon. ``asked``: with ERROR or of best groups, each window at every slack of
+    the grid, the last of which is the horizon. ``narrowed``: some of these over shares of their ranges, at the horizon.
     ``files``: interval → the file for the truth of the windows that became final in it. ``partials``: files of the
     partial answers to ``true``, where it is cut by keys.
     """
@@ -187,8 +187,7 @@ def _learn_queries(
             if last - first < len(ends_us):
                 true = question(context, query, _on_grid(query, own, known_s), looking_back=True, with_ties=True)
             asked = question(context, query, _on_grid(query, own, grid_s)) if _tries_slacks(query) else None
-            tries_shares = query.error is not None and query.is_narrowed
-            narrowed = _narrowed(context, query, own) if tries_shares else None
+            narrowed = _narrowed(context, query, own) if _tries_slacks(query) and query.is_narrowed else None
             where = table.files(number, labels_holding(pipeline, own + pipeline.final_after_us(query)))
             truth = warehouse.schema(table.table)
             learning = Learning(pipeline, true, asked, narrowed, own, grid_s, where, truth, schema, given.files)
@@ -287,36 +286,35 @@ def _group_keys(query: Query, rows: pa.Table) -> pa.Array:
 
 
 def _needed_of_groups(own: Learning, known: pa.Table, cells: Cells | None) -> pa.Table:
-    """Of each window a row for each of its best groups: the slack that one needed, over its whole range.
+    """Of each window a row for each of its best groups: the slack that one needed, and which share of the range.
 
+    The slack is that over the whole range, the share that with all tuples known (NULL where none was tried). Which
+    groups they are does not matter: the one that needs the longest slack is taken to need the largest share.
     With FOR EACH each of a window's values of these columns is looked at by itself, like a window.
     """
     assert own.asked is not None
     pipeline, query, schedule = own.pipeline, own.asked.query, own.asked.schedule
-    ranking, grid_us = ranking_of(query), (own.grid_s * 1e6).astype(np.int64)
+    grid_us = (own.grid_s * 1e6).astype(np.int64)
     column = np.searchsorted(grid_us, schedule.emit_us - schedule.window_end_us - query.lag_us)
     key = pa.chunked_array([_group_keys(query, known)])
     known_us = known.column("window_end").to_numpy()
     part = group_ids([known_us, encode(key)[0]], known.num_rows)
     _, first = np.unique(part, return_index=True)
     known = known.append_column("_part", pa.array(part)).append_column("_key", key)
-    rates, possible = np.ones((len(first), len(own.grid_s))), np.zeros(len(first), np.int64)
-    for answers, near, place, _, given, window_of in candidates(Answering(own.asked, cells), known):
-        index = answers.column("_window_index").to_numpy() - given[0]
-        true = near.column("_part").to_numpy()
-        keys = pa.chunked_array([_group_keys(query, answers), *near.column("_key").chunks], pa.string())
-        same = group_ids([np.concatenate([window_of[index], place]), codes(keys)[0]], len(keys))
-        part_of = np.full(len(keys), -1, dtype=np.int64)
-        part_of[same[len(index) :]] = true
-        named = part_of[same[: len(index)]]
-        candidate, parts = _each_part(true, place, window_of)
-        there = named >= 0
-        pair = np.searchsorted(candidate * len(first) + parts, index[there] * len(first) + named[there])
-        hits, most = best_groups.hits(ranking, answers.filter(pa.array(there)), pair, near, true, parts)
-        rates[parts, column[given][candidate]] = np.where(most == 0, 1.0, hits / np.maximum(most, 1))
-        possible[parts] = most
+    rates, possible = _rates_of_groups(Answering(own.asked, cells), column, known, len(first), len(own.grid_s))
     needed, slack_s = best_groups.needed_slack_of_hits(rates, possible, own.grid_s)
     ends_us = known_us[first][needed]
+    share = np.full(len(needed), np.nan)
+    if own.narrowed is not None:
+        of = own.narrowed
+        # Over the whole range, the last of them, nothing is missing.
+        shares = np.append(of.shares, 1.0)
+        rates, _ = _rates_of_groups(Answering(of.asked, cells), of.column, known, len(first), len(shares))
+        # A row for each of ``possible``, too, and both ascend.
+        _, least = best_groups.needed_slack_of_hits(rates, possible, shares)
+        place = np.arange(len(needed)) - np.searchsorted(needed, needed)
+        share = least[(np.cumsum(possible) - possible)[needed] + place]
+        share = np.where(np.isin(ends_us, of.ends_us), share, np.nan)
     number = np.arange(len(needed)) - np.searchsorted(ends_us, ends_us)
     return pa.table(
         {
@@ -325,11 +323,45 @@ def _needed_of_groups(own: Learning, known: pa.Table, cells: Cells | None) -> pa
             # Which of the groups does not matter: one comes as late as another.
             "event_id": pa.array((number + 1).astype(str).tolist(), pa.string()),
             "slack_s": slack_s,
-            "share": np.ones(len(needed)),
+            "share": pa.array(share, from_pandas=True),
             "group_key": key.take(pa.array(first[needed])),
             "interval": labels_holding(pipeline, ends_us + pipeline.final_after_us(query)),
         }
     )
+
+
+def _rates_of_groups(
+    answering: Answering, column: Int64s, known: pa.Table, parts: int, columns: int
+) -> tuple[np.ndarray, Int64s]:
+    """The hit rates of candidate answers of the parts of windows, and how many groups of each part could be named.
+
+    Args:
+        answering: the candidates, several a window.
+        column: int64[n], of each window of the schedule which candidate it is.
+        known: the truth, with the number of each row's part (``_part``) and its key (``_key``).
+        parts, columns: how many there are.
+
+    Returns:
+        float64[parts, columns], 1 where there is no candidate, and int64[parts], 0 of windows without candidates.
+    """
+    query = answering.question.query
+    ranking = ranking_of(query)
+    rates, possible = np.ones((parts, columns)), np.zeros(parts, np.int64)
+    for answers, near, place, _, given, window_of in candidates(answering, known):
+        index = answers.column("_window_index").to_numpy() - given[0]
+        true = near.column("_part").to_numpy()
+        keys = pa.chunked_array([_group_keys(query, answers), *near.column("_key").chunks], pa.string())
+        same = group_ids([np.concatenate([window_of[index], place]), codes(keys)[0]], len(keys))
+        part_of = np.full(len(keys), -1, dtype=np.int64)
+        part_of[same[len(index) :]] = true
+        named = part_of[same[: len(index)]]
+        candidate, of_part = _each_part(true, place, window_of)
+        there = named >= 0
+        pair = np.searchsorted(candidate * parts + of_part, index[there] * parts + named[there])
+        hits, most = best_groups.hits(ranking, answers.filter(pa.array(there)), pair, near, true, of_part)
+        rates[of_part, column[given][candidate]] = np.where(most == 0, 1.0, hits / np.maximum(most, 1))
+        possible[of_part] = most
+    return rates, possible
 
 
 def _each_part(part: Int64s, place: Int64s, window_of: Int64s) -> tuple[Int64s, Int64s]:

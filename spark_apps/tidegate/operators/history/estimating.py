@@ -22,6 +22,7 @@ from tidegate.operators.history.estimators import (
     LeafSample,
     with_uniform_arrivals,
 )
+from tidegate.operators.history.quantiles import quantile
 from tidegate.operators.history.tree import COUNT, MAX, MAX_TIME, MIN, MIN_TIME, SUM
 
 _MANY = 30
@@ -36,6 +37,7 @@ class Sampled:
         qualifies: bool[m], which of them count: inside the period, chosen, not NULL.
         values: float64[m], read where ``qualifies``; ones for a count.
         bounds, known: as ``LeafSample`` has them.
+        parameters: the aggregate's numbers.
     """
 
     sample: LeafSample
@@ -43,6 +45,7 @@ class Sampled:
     values: Float64s
     bounds: Bounds = None
     known: Known = None
+    parameters: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,12 +103,13 @@ class Estimating(ABC):
     """One kind of aggregate.
 
     ``linear``: whether each tuple moves it by itself, so that expressions have intervals. ``in_leaves``: whether whole
-    leaves answer it exactly.
+    leaves answer it exactly. ``of_conditions``: whether its values are conditions, 1 or 0, and it is one.
     """
 
     linear = True
     counts_rows = False
     in_leaves = True
+    of_conditions = False
 
     @abstractmethod
     def filled(self, held: Float64s, rest: Sampled) -> Estimate:
@@ -115,13 +119,13 @@ class Estimating(ABC):
     def sampled(self, seen: Sampled) -> Estimate:
         """From samples alone."""
 
-    @abstractmethod
     def over_leaves(self, leaves: Leaves, seen: Sampled) -> Estimate:
-        """Exact over whole leaves; over cut ones from their samples."""
+        """Exact over whole leaves; over cut ones from their samples. Asked where ``in_leaves`` says so."""
+        raise NotImplementedError
 
-    @abstractmethod
     def of_leaves(self, tuples: int, totals: Float64s | None) -> float | None:
-        """Of whole leaves, exactly."""
+        """Of whole leaves, exactly. Asked where ``in_leaves`` says so."""
+        raise NotImplementedError
 
     def influence(self, seen: Sampled, estimated: float, count: float) -> Float64s:
         """float64[m]: how far each sampled tuple, per unit of its weight, moves the aggregate."""
@@ -293,14 +297,6 @@ class Varying(Estimating):
         found = seen.sample.variance(seen.qualifies, seen.values, seen.bounds)
         return self._of(*found, int(seen.qualifies.sum()))
 
-    def over_leaves(self, leaves: Leaves, seen: Sampled) -> Estimate:
-        """Never asked: ``in_leaves`` says so."""
-        raise NotImplementedError
-
-    def of_leaves(self, tuples: int, totals: Float64s | None) -> float | None:
-        """Never asked: ``in_leaves`` says so."""
-        raise NotImplementedError
-
     def _of(self, count: float, variance: Estimate, shown: int) -> Estimate:
         """The same of the population's variance, of so many values, some of them ``shown``."""
         if variance.estimate is None or count <= self.freedom:
@@ -318,6 +314,53 @@ class Varying(Estimating):
         return Estimate(scaled[0], scaled[1], scaled[2], variance.exact)
 
 
+@dataclass(frozen=True)
+class Ranked(Estimating):
+    """The value at a share of them in order, the first of the parameters. ``interpolated``: or between two of them."""
+
+    interpolated: bool
+    linear = False
+    in_leaves = False
+
+    def filled(self, held: Float64s, rest: Sampled) -> Estimate:
+        """Of both together."""
+        share = rest.parameters[0]
+        if not 0 < share < 1:
+            return _KINDS["greatest" if share else "least"].filled(held, rest)
+        return quantile(rest.sample, rest.qualifies, rest.values, rest.bounds, share, self.interpolated, held)
+
+    def sampled(self, seen: Sampled) -> Estimate:
+        """By the samples' weights."""
+        return self.filled(np.empty(0), seen)
+
+
+@dataclass(frozen=True)
+class Deciding(Estimating):
+    """Whether one of them is as it says, or without ``decisive`` whether all are true.
+
+    ``decisive``: the value of which one decides. A sample that shows none says nothing for certain: a single tuple that
+    it lacks may decide otherwise.
+    """
+
+    decisive: bool
+    linear = False
+    in_leaves = False
+    of_conditions = True
+
+    def filled(self, held: Float64s, rest: Sampled) -> Estimate:
+        """Of both together: known if one of either decides, or there are no others."""
+        seen = np.concatenate([held, rest.values[rest.qualifies]]) != 0
+        if (seen == self.decisive).any():
+            return Estimate.exactly(self.decisive)
+        if rest.sample.complete:
+            return Estimate.exactly(not self.decisive if len(seen) else None)
+        return Estimate(not self.decisive, False, True) if len(seen) else Estimate(None, None, None)
+
+    def sampled(self, seen: Sampled) -> Estimate:
+        """What the sample shows."""
+        return self.filled(np.empty(0), seen)
+
+
 _KINDS: Mapping[Estimated, Estimating] = {
     "count": Counting(),
     "sum": Adding(),
@@ -328,6 +371,10 @@ _KINDS: Mapping[Estimated, Estimating] = {
     "var_samp": Varying(1, root=False),
     "stddev_pop": Varying(0, root=True),
     "stddev_samp": Varying(1, root=True),
+    "percentile": Ranked(interpolated=True),
+    "percentile_approx": Ranked(interpolated=False),
+    "every": Deciding(False),
+    "some": Deciding(True),
 }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +33,10 @@ _LEAST_REGRESSION_ROWS = 30
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimate with its interval. ``estimate`` None: no estimate; ``low``/``high`` None: no bound is known."""
+    """An estimate with its interval. ``estimate`` None: no estimate; ``low``/``high`` None: no bound is known.
+
+    Of conditions all are booleans. A value that is known of all tuples may be of any type.
+    """
 
     estimate: float | None
     low: float | None
@@ -40,7 +44,7 @@ class Estimate:
     exact: bool = False
 
     @classmethod
-    def exactly(cls, value: float | None) -> Estimate:
+    def exactly(cls, value: Any) -> Estimate:
         """A value that is known."""
         return cls(value, value, value, True)
 
@@ -109,6 +113,12 @@ class LeafSample:
     def weight(self) -> Float64s:
         """float64[m]: Horvitz–Thompson weights, one over the inclusion probability."""
         return 1 / self.row_fraction
+
+    @cached_property
+    def calibrated(self) -> Float64s:
+        """float64[m]: the weights, moved so that they add up to the exact number of tuples of each block."""
+        blocks = self._blocks
+        return self.weight * (blocks.tuples / np.maximum(blocks.weight, 1e-300))[blocks.of_row]
 
     @cached_property
     def _blocks(self) -> _Blocks:

@@ -23,12 +23,13 @@ class FilledAggregate:
     sum adds the known one to the estimated one; an average weighs the two; an extreme is the better of both.
 
     Args:
-        function: count, sum, avg, min or max.
+        function: one that history estimates.
         held: float64[h], the values of the held tuples that qualify and are not NULL (ones for a count).
         sample: of the leaves that the missing part of the range touches.
         qualifies: bool[m], which sampled tuples lie in the missing part, qualify, and are not NULL.
         values: float64[m], their values; read where ``qualifies``.
         bounds, known: as ``LeafSample`` has them.
+        parameters: the aggregate's numbers.
 
     Cost: O(h + m + L log L).
     Guarantee: that of ``LeafSample``; exact where the missing part's leaves are empty or wholly sampled.
@@ -48,6 +49,7 @@ class FilledAggregate:
     values: Float64s
     bounds: Bounds = None
     known: Known = None
+    parameters: tuple[float, ...] = ()
 
     @property
     def of(self) -> Estimating:
@@ -57,7 +59,7 @@ class FilledAggregate:
     @property
     def rest(self) -> Sampled:
         """The part that is sampled."""
-        return Sampled(self.sample, self.qualifies, self.values, self.bounds, self.known)
+        return Sampled(self.sample, self.qualifies, self.values, self.bounds, self.known, self.parameters)
 
     def estimate(self) -> Estimate:
         """The aggregate over the whole range, with its interval."""

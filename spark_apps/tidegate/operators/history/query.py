@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 
-from tidegate.aggregates import CallError, is_call, read_call, shapes
+from tidegate.aggregates import AggregateFunction, Call, CallError, is_call, read_call, shapes
 from tidegate.declarations.answer_names import name_of_call
 from tidegate.declarations.errors import DeclarationErrors, UserError
 from tidegate.declarations.expression_types import Typer
 from tidegate.declarations.models import DerivedStream, Stream
 from tidegate.declarations.positions import Report, Source, nearest_name
-from tidegate.declarations.scope import Scope, StreamSchema, offset_of
+from tidegate.declarations.scope import Scope, ScopedColumn, StreamSchema, Unresolved, offset_of
+from tidegate.operators.history.estimating import estimating
 from tidegate.values.types import ColumnType, is_number
 
 SHAPE = "SELECT AVG(x) FROM stream WHERE … GROUP BY …"
@@ -28,23 +29,40 @@ class HistoryAggregate:
     """One aggregate of the SELECT list.
 
     ``expression``: NULL of tuples that do not count, such as those that FILTER leaves out; None is COUNT(*). ``column``
-    is set if it is a bare column.
+    is set if it is a bare column. ``kind``: the type of its estimates, of numbers double; ``parameters``: its numbers.
+    ``estimated``: whether samples say something of it; otherwise it is computed, of ``measured`` values, where every
+    tuple is kept. ``by``: what it chooses by. ``text``: as it is written.
     """
 
     name: str
     function: str
     expression: exp.Expression | None
     column: str | None
+    kind: ColumnType = "double"
+    parameters: tuple[float, ...] = ()
+    estimated: bool = True
+    measured: ColumnType = "double"
+    by: exp.Expression | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class HistoryGroup:
+    """One term of GROUP BY: a column, named like it, or an ``expression``."""
+
+    name: str
+    kind: ColumnType
+    expression: exp.Expression | None = None
 
 
 @dataclass(frozen=True)
 class HistoryQuery:
-    """A checked query. ``groups``: (name in the answer, column) of the selected ones among ``group_by``."""
+    """A checked query. ``groups``: (name in the answer, group's name) of the selected ones among ``group_by``."""
 
     stream: Stream
     aggregates: tuple[HistoryAggregate, ...]
     groups: tuple[tuple[str, str], ...]
-    group_by: tuple[str, ...]
+    group_by: tuple[HistoryGroup, ...]
     predicate: exp.Expression | None
 
     @property
@@ -52,9 +70,15 @@ class HistoryQuery:
         """Whether every tuple of the period counts, in one group."""
         return self.predicate is None and not self.group_by
 
+    def group(self, name: str) -> HistoryGroup:
+        """The group of a name."""
+        return next(group for group in self.group_by if group.name == name)
 
-def parse_history_query(sql: str, streams: Sequence[Stream], derived: Sequence[DerivedStream] = ()) -> HistoryQuery:
-    """Parse and check a query over history.
+
+def parse_history_query(
+    sql: str, streams: Sequence[Stream], derived: Sequence[DerivedStream] = (), only_estimated: bool = False
+) -> HistoryQuery:
+    """Parse and check a query over history; ``only_estimated``: what samples say nothing of is refused.
 
     Raises:
         UserError: syntax, an unknown stream or column (with the nearest name), or what history cannot answer; all
@@ -87,7 +111,24 @@ def parse_history_query(sql: str, streams: Sequence[Stream], derived: Sequence[D
     where = select.args.get("where")
     if where is not None:
         typer.condition(where.this, "WHERE")
-    group_by = _groups(select.args.get("group"), scope, report)
+    reader = _Groups(scope, report, typer)
+    group_by = reader.read(select.args.get("group"), select.expressions)
+    aggregates, groups = _selected(select, reader, group_by)
+    if only_estimated:
+        for unknown in (a for a in aggregates if not a.estimated):
+            report.add(0, f"history cannot estimate '{unknown.text}' from a sample", shapes(estimated=True))
+    if not aggregates and not report.mistakes:
+        report.add(0, "no aggregate", SHAPE)
+    if report.mistakes:
+        raise DeclarationErrors(report.mistakes)
+    return HistoryQuery(stream, tuple(aggregates), tuple(groups), group_by, where.this if where is not None else None)
+
+
+def _selected(
+    select: exp.Select, reader: _Groups, group_by: Sequence[HistoryGroup]
+) -> tuple[list[HistoryAggregate], list[tuple[str, str]]]:
+    """The aggregates and the groups of the SELECT list."""
+    scope, report = reader.scope, reader.report
     aggregates: list[HistoryAggregate] = []
     groups: list[tuple[str, str]] = []
     names: set[str] = set()
@@ -100,19 +141,19 @@ def parse_history_query(sql: str, streams: Sequence[Stream], derived: Sequence[D
         names.add((name or "").lower())
         if isinstance(node, exp.Column):
             found = scope.resolve(node, report)
-            if found and found.name not in group_by:
+            if found and all(group.name != found.name or group.expression for group in group_by):
                 report.add(offset_of(node), f"column '{found.name}' is neither aggregated nor grouped", "GROUP BY it")
             elif found and name:
                 groups.append((name, found.name))
             continue
-        aggregate = _aggregate(node, name or "", typer, scope, report)
+        computed = reader.computed.get(reader.key(node))
+        if computed is not None:
+            groups.append((name or "", computed))
+            continue
+        aggregate = _aggregate(node, name or "", reader.typer, scope, report)
         if aggregate is not None:
             aggregates.append(aggregate)
-    if not aggregates and not report.mistakes:
-        report.add(0, "no aggregate", SHAPE)
-    if report.mistakes:
-        raise DeclarationErrors(report.mistakes)
-    return HistoryQuery(stream, tuple(aggregates), tuple(groups), group_by, where.this if where is not None else None)
+    return aggregates, groups
 
 
 def _parse(sql: str) -> exp.Select:
@@ -161,20 +202,66 @@ def _stream(select: exp.Select, streams: Sequence[Stream], derived: Sequence[Der
     return stream
 
 
-def _groups(group: exp.Group | None, scope: Scope, report: Report) -> tuple[str, ...]:
-    if group is None:
-        return ()
-    names = []
-    for node in group.expressions:
-        if not isinstance(node, exp.Column):
-            report.add(offset_of(node), "GROUP BY takes plain columns", "a column")
-            continue
-        found = scope.resolve(node, report)
-        if found and found.name not in names:
-            names.append(found.name)
-    if any(value for key, value in group.args.items() if key != "expressions"):
-        report.add(offset_of(group), "only plain GROUP BY is supported", "GROUP BY column, column …")
-    return tuple(names)
+@dataclass
+class _Groups:
+    """Reads GROUP BY. ``computed``: what tells one expression from another → the group's name."""
+
+    scope: Scope
+    report: Report
+    typer: Typer
+    computed: dict[str, str] = field(default_factory=dict)
+
+    def read(self, group: exp.Group | None, items: Sequence[exp.Expression]) -> tuple[HistoryGroup, ...]:
+        """The groups, each once."""
+        if group is None:
+            return ()
+        if any(value for key, value in group.args.items() if key != "expressions"):
+            self.report.add(offset_of(group), "only plain GROUP BY is supported", "GROUP BY expression, expression …")
+            return ()
+        groups: dict[str, HistoryGroup] = {}
+        for written in group.expressions:
+            node = self._meant(written, items)
+            if isinstance(node, exp.Column):
+                column = self.scope.resolve(node, self.report)
+                if column is not None:
+                    groups[column.name] = HistoryGroup(column.name, column.type)
+            elif node is not None and self.key(node) not in self.computed:
+                kind = self.typer.value_type(node)
+                if kind is not None:
+                    # No column is called so: it would need backticks, and a space is in no declared name.
+                    name = f"group {len(self.computed)}"
+                    self.computed[self.key(node)] = name
+                    groups[name] = HistoryGroup(name, kind, node)
+        return tuple(groups.values())
+
+    def key(self, node: exp.Expression) -> str:
+        """The same for expressions that mean the same columns and are written alike."""
+
+        def step(part: exp.Expression) -> exp.Expression:
+            found = self.scope.find(part) if isinstance(part, exp.Column) else None
+            return exp.column(found.name, quoted=True) if isinstance(found, ScopedColumn) else part
+
+        return str(node.unnest().copy().transform(step).sql("spark", comments=False, normalize_functions="upper"))
+
+    def _meant(self, node: exp.Expression, items: Sequence[exp.Expression]) -> exp.Expression | None:
+        """What a term stands for: a column first, then an item of the SELECT list, by number or name."""
+        named = None
+        if isinstance(node, exp.Literal) and not node.is_string:
+            place = int(node.this) if node.this.isdigit() else 0
+            if not 1 <= place <= len(items):
+                message = f"GROUP BY {node.this} is no item of the SELECT list"
+                self.report.add(offset_of(node), message, "its number")
+                return None
+            named = items[place - 1].unalias()
+        elif isinstance(node, exp.Column) and not node.table and isinstance(self.scope.find(node), Unresolved):
+            of_name = (i for i in items if isinstance(i, exp.Alias) and i.alias.lower() == node.name.lower())
+            named = next((item.unalias() for item in of_name), None)
+        if named is None:
+            return node.unnest()
+        if any(is_call(part) for part in named.walk()):
+            self.report.add(offset_of(node), "GROUP BY stands for an aggregate", "an expression over columns")
+            return None
+        return named.unnest()
 
 
 def _aggregate(node: exp.Expression, name: str, typer: Typer, scope: Scope, report: Report) -> HistoryAggregate | None:
@@ -183,28 +270,55 @@ def _aggregate(node: exp.Expression, name: str, typer: Typer, scope: Scope, repo
     except CallError as error:
         report.add(offset_of(node), error.message, error.expected)
         return None
-    function, argument = call.function, call.argument
-    if function.estimated is None:
-        text = node.sql("spark", comments=False)[:60]
-        report.add(offset_of(node), f"history cannot estimate '{text}'", shapes(estimated=True))
-        return None
+    function, argument, text = call.function, call.argument, node.sql("spark", comments=False)[:60]
     if call.condition is not None and not typer.condition(call.condition, "FILTER"):
         return None
     if argument is None:
         rows = None if call.condition is None else _where(call.condition, exp.Literal.number(1))
-        return HistoryAggregate(name, function.name, rows, None)
+        return HistoryAggregate(name, function.name, rows, None, text=text)
     kind = typer.value_type(argument)
     if kind is None:
         return None
-    if function.valued and not is_number(kind):
-        called = function.name.upper()
-        report.add(offset_of(argument), f"history estimates {called} of numbers, not of a {kind}", "a number")
+    refusal = function.refusal(kind)
+    if refusal is not None:
+        report.add(offset_of(argument), *refusal)
+        return None
+    by = _chosen_by(call)
+    if call.by is not None and typer.value_type(call.by) is None:
         return None
     plain = argument.unnest()
-    if call.condition is not None:
-        return HistoryAggregate(name, function.name, _where(call.condition, plain), None)
-    bare = scope.resolve(plain, report) if isinstance(plain, exp.Column) else None
-    return HistoryAggregate(name, function.name, plain, bare.name if bare else None)
+    expression, bare = plain, None
+    if call.condition is not None and by is not None:  # without what it is chosen by, a value does not count
+        by = _where(call.condition, by)
+    elif call.condition is not None:
+        expression = _where(call.condition, plain)
+    elif isinstance(plain, exp.Column):
+        bare = scope.resolve(plain, report)
+    estimated = _is_estimated(function, kind)
+    return HistoryAggregate(
+        name,
+        function.name,
+        expression,
+        bare.name if bare else None,
+        kind=function.result(kind) if not estimated or estimating(function.name).of_conditions else "double",
+        parameters=call.parameters,
+        estimated=estimated,
+        measured=function.measured(kind),
+        by=by,
+        text=text,
+    )
+
+
+def _is_estimated(function: AggregateFunction, kind: ColumnType) -> bool:
+    """Whether samples say something of an aggregate of values of a type."""
+    if function.estimated is None:
+        return False
+    return not function.valued or is_number(kind) or estimating(function.name).of_conditions
+
+
+def _chosen_by(call: Call) -> exp.Expression | None:
+    """By what a function that chooses does: without another one by event time."""
+    return (call.by or exp.column("event_time", quoted=True)) if call.function.chooses else None
 
 
 def _where(condition: exp.Expression, value: exp.Expression) -> exp.Case:
