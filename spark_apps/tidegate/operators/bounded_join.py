@@ -234,16 +234,16 @@ def matches(
     base = ids[:count] * stride
     begin = np.searchsorted(place, base + np.searchsorted(times_us, event_us + low_us, side="left"))
     end = np.searchsorted(place, base + np.searchsorted(times_us, event_us + high_us, side="right"))
-    found = np.where(known[:count], end - begin, 0)
-    some = np.flatnonzero(found)
-    total = np.cumsum(found[some])
+    numbers = np.where(known[:count], end - begin, 0)
+    some = np.flatnonzero(numbers)
+    total = np.cumsum(numbers[some])
     done = 0
     while done < len(some):
         before = total[done - 1] if done else 0
         last = max(done + 1, int(np.searchsorted(total, before + PAIRS_AT_ONCE, side="right")))
-        own = some[done:last]
-        number = found[own]
-        from_left = np.repeat(own, number)
-        at = np.arange(len(from_left)) + np.repeat(begin[own] - (np.cumsum(number) - number), number)
+        rows = some[done:last]
+        number = numbers[rows]
+        from_left = np.repeat(rows, number)
+        at = np.arange(len(from_left)) + np.repeat(begin[rows] - (np.cumsum(number) - number), number)
         yield from_left, order[at]
         done = last

@@ -55,11 +55,11 @@ class PairConditions:
     windows: SharedWindows | None = None
 
 
-def failed_pairs(asked: PairConditions, left: pa.Table, right: pa.Table, since_us: int) -> int:
+def failed_pairs(spec: PairConditions, left: pa.Table, right: pa.Table, since_us: int) -> int:
     """How many pairs there are on which a condition fails, of which a tuple has arrived since then.
 
     Args:
-        asked: what is computed of which pairs.
+        spec: what is computed of which pairs.
         left, right: columns ``event_us``, ``arrival_us``, the keys and the slots of the side.
         since_us: microseconds.
 
@@ -67,20 +67,20 @@ def failed_pairs(asked: PairConditions, left: pa.Table, right: pa.Table, since_u
 
     >>> tuples = {"event_us": [0, 1], "arrival_us": [0, 9], "k": ["a", "a"]}
     >>> left, right = pa.table({**tuples, "c0": [1, 2]}), pa.table({**tuples, "c1": [0, 0]})
-    >>> asked = PairConditions(("k",), -5, 5, ("(c0 DIV c1) > 0",))
-    >>> failed_pairs(asked, left, right, 0), failed_pairs(asked, left, right, 5)
+    >>> spec = PairConditions(("k",), -5, 5, ("(c0 DIV c1) > 0",))
+    >>> failed_pairs(spec, left, right, 0), failed_pairs(spec, left, right, 5)
     (4, 3)
     """
     fresh = int64s(left.column("arrival_us")) >= since_us
     fresh_right = right.filter(pa.array(int64s(right.column("arrival_us")) >= since_us))
     count = 0
-    for own, others in ((left.filter(pa.array(fresh)), right), (left.filter(pa.array(~fresh)), fresh_right)):
-        for from_left, from_right in matches(own, others, asked.keys, asked.low_us, asked.high_us):
-            if asked.windows is not None:
-                times = int64s(own.column("event_us"))[from_left], int64s(others.column("event_us"))[from_right]
-                held = asked.windows.hold(*times)
-                from_left, from_right = from_left[held], from_right[held]
-            count += _failed(asked.conditions, own, others, from_left, from_right)
+    for some, others in ((left.filter(pa.array(fresh)), right), (left.filter(pa.array(~fresh)), fresh_right)):
+        for from_left, from_right in matches(some, others, spec.keys, spec.low_us, spec.high_us):
+            if spec.windows is not None:
+                times = int64s(some.column("event_us"))[from_left], int64s(others.column("event_us"))[from_right]
+                together = spec.windows.hold(*times)
+                from_left, from_right = from_left[together], from_right[together]
+            count += _failed(spec.conditions, some, others, from_left, from_right)
     return count
 
 

@@ -173,8 +173,8 @@ def count_failed_pairs(part: Slice) -> int:
     """
     arrived: ArrivedPairs = part.of
     query, start_us, end_us = arrived.query, arrived.interval.start_us, arrived.interval.end_us
-    fresh = [own for own in _tuples(arrived, arrived.fresh, None) if own.num_rows]
-    event_us = [int64s(own.column("event_us"))[int64s(own.column("arrival_us")) >= start_us] for own in fresh]
+    fresh = [table for table in _tuples(arrived, arrived.fresh, None) if table.num_rows]
+    event_us = [int64s(t.column("event_us"))[int64s(t.column("arrival_us")) >= start_us] for t in fresh]
     times_us = np.concatenate([np.zeros(0, np.int64), *event_us])
     if len(times_us) == 0:
         return 0
@@ -184,28 +184,28 @@ def count_failed_pairs(part: Slice) -> int:
     left, right = _tuples(arrived, arrived.files, (first_us, last_us))
     windows = None
     if query.bounded is None:
-        ends_us = _asked_ends_us(query, first_us, min(last_us, end_us) + reach_us)
+        ends_us = _active_ends_us(query, first_us, min(last_us, end_us) + reach_us)
         ranges_us = window_ranges_us(query, ends_us)
         windows = SharedWindows(ends_us, *(ranges_us[alias] for alias in arrived.aliases))
     elif query.active_from is not None or query.active_to is not None:
-        left = left.filter(pa.array(_may_be_asked(query, arrived.aliases[0], int64s(left.column("event_us")))))
+        left = left.filter(pa.array(_may_matter(query, arrived.aliases[0], int64s(left.column("event_us")))))
     return failed_pairs(
         PairConditions(arrived.keys, low_us, high_us, arrived.conditions, windows), left, right, start_us
     )
 
 
-def _may_be_asked(query: Query, alias: str, event_us: Int64s) -> np.ndarray:
+def _may_matter(query: Query, alias: str, event_us: Int64s) -> np.ndarray:
     """Whether a window that the query is asked for may hold a tuple of these event times."""
     range_us = next(round(w.range_s * 1e6) for w in query.windows if w.alias == alias)
-    asked = np.ones(len(event_us), dtype=bool)
+    matters = np.ones(len(event_us), dtype=bool)
     if query.active_from is not None:
-        asked &= event_us >= to_us(query.active_from) - range_us
+        matters &= event_us >= to_us(query.active_from) - range_us
     if query.active_to is not None:
-        asked &= event_us < to_us(query.active_to)
-    return asked
+        matters &= event_us < to_us(query.active_to)
+    return matters
 
 
-def _asked_ends_us(query: Query, start_us: int, end_us: int) -> Int64s:
+def _active_ends_us(query: Query, start_us: int, end_us: int) -> Int64s:
     """The ends of the windows that a query is asked for, in [start, end)."""
     if query.active_from is not None:
         start_us = max(start_us, to_us(query.active_from))
@@ -227,17 +227,12 @@ def _tuples(
     for alias in arrived.aliases:
         index = [window.alias for window in query.windows].index(alias)
         slots = [*arrived.keys, *(c.slot for c in query.compared if c.alias == alias)]
-        side = sides[index]
-        own = replace(
-            side,
-            bounds_us=(first_us, last_us + 1, end_us),
-            columns={slot: side.columns[slot] for slot in slots},
-            held={},
-        )
-        shape = pa.schema([(name, pa.int64()) for name in ("event_us", "arrival_us")])
-        shape = pa.schema([*shape, *((slot, side.columns[slot][1]) for slot in slots)])
-        read = [shape.empty_table(), *(table.select(shape.names).cast(shape) for table in own.batches())]
-        table = pa.concat_tables(read)
+        columns = {slot: sides[index].columns[slot] for slot in slots}
+        side = replace(sides[index], bounds_us=(first_us, last_us + 1, end_us), columns=columns, held={})
+        times = [("event_us", pa.int64()), ("arrival_us", pa.int64())]
+        shape = pa.schema([*times, *((slot, kind) for slot, (_, kind) in columns.items())])
+        batches = (batch.select(shape.names).cast(shape) for batch in side.batches())
+        table = pa.concat_tables([shape.empty_table(), *batches])
         tables.append(table.filter(pa.array(int64s(table.column("arrival_us")) < end_us)))
     return tables
 

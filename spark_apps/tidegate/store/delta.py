@@ -38,7 +38,7 @@ RETENTION_HOURS = 7 * 24
 """How long superseded files stay: longer than any reader reads, and as far back as ``--as-of`` reaches."""
 _TRIES = 50
 _LOOKS, _LOOK_AGAIN_S = 5, 0.02
-_FIRST_SPAN = 16
+_FIRST_SPAN = 4
 """So many versions are looked back at first, then twice as many each time."""
 _CONFIGURATION: dict[str, str | None] = {"delta.logRetentionDuration": "interval 30 days"}
 _CHECKPOINT_EVERY = 100
