@@ -21,7 +21,7 @@ LATER = {
     "quarantine": ("source", "position"),
     "source_files": ("since", "since_bytes", "first_arrival", "last_arrival"),
     "run_metrics": ("kind", "rows_landed_late"),
-    "needed_slack": ("group_key",),
+    "needed_slack": ("group_key", "has_rows"),
     "accuracy": ("group_key",),
     "slack_plan": ("accuracy_by_wait",),
 }

@@ -163,13 +163,20 @@ def test_exchangeable_periods_are_kept_with_the_confidence() -> None:
 DAY = Promise(TARGET, period_s=24 * 3600, horizon_s=3600, offset_s=60.0)
 
 
-def day_by_day(days: int, seed: int, law: Callable[[int, float], float]) -> tuple[list[Choice], np.ndarray, Needed]:
-    """Four windows an hour; what each needs by the hour of the day and how late tuples are of late. K of each."""
+def day_by_day(
+    days: int, seed: int, law: Callable[[int, float], float], empty: Callable[[np.ndarray], np.ndarray] | None = None
+) -> tuple[list[Choice], np.ndarray, Needed]:
+    """Four windows an hour; what each needs by the hour of the day and how late tuples are of late. K of each.
+
+    ``empty``: of hours of the day, whether windows that end then have nothing.
+    """
     rng = np.random.default_rng(seed)
     recent_s = np.exp(rng.normal(5, 1, days * 24))
     typical = [law(h % 24, float(recent_s[h])) for h in range(days * 24)]
     slack_s = np.repeat(typical, 4) * np.exp(rng.normal(0, 0.1, days * 96))
-    needed = Needed((np.arange(days * 96) * HOUR_US // 4 + 1).astype(np.int64), slack_s, np.ones(days * 96))
+    has_rows = None if empty is None else ~empty(np.arange(days * 96) // 4 % 24)
+    ends_us = (np.arange(days * 96) * HOUR_US // 4 + 1).astype(np.int64)
+    needed = Needed(ends_us, slack_s, np.ones(days * 96), has_rows=has_rows)
     state, choices = PromiseState.initial(DAY), []
     for hour in range(days * 24):
         now_us = hour * HOUR_US
@@ -196,6 +203,20 @@ def test_the_same_promise_is_kept_with_less_waiting_where_the_moment_tells(law, 
     oracles = np.sort([np.quantile(needed.slack_s[day == d], TARGET, method="inverted_cdf") for d in range(21, 90)])
     fixed_s = oracles[max(int(kept.sum()) - 1, 0)]  # the best fixed K that keeps as many days
     assert slack_s[after].mean() <= at_most * fixed_s
+
+
+def test_k_does_not_go_up_and_down_for_windows_that_nobody_waits_for() -> None:
+    """A third of the day is empty, and the rest all alike: a K that is short by night spares no answer any waiting."""
+
+    def law(hour: int, recent_s: float) -> float:
+        return 0.0 if hour < 8 else 400.0 * math.exp(((recent_s * 1e6) % 97) / 97)  # what comes is not told beforehand
+
+    seen, told = (day_by_day(45, 3, law, empty) for empty in (None, lambda hour: hour < 8))
+    assert {choice.method for choice in seen[0][25 * 24 :]} == {"alike"}
+    assert {choice.method for choice in told[0][25 * 24 :]} == {"periods"}
+    day = told[2].end_us // (24 * HOUR_US)
+    kept = np.bincount(day, told[2].slack_s <= told[1])[25:] / 96 >= TARGET - 1e-9
+    assert kept.mean() >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 20)
 
 
 def test_slacks_to_expect_are_quantiles_and_multiples_of_what_moments_alike_have_needed() -> None:

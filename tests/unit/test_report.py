@@ -184,6 +184,31 @@ def test_before_enough_periods_are_judged_the_page_says_what_is_not_known(pipeli
     assert re.search(r'<b class="open">2 of 3</b>promise periods kept', page)
 
 
+@pytest.mark.parametrize(
+    ("method", "wanted_s", "why"),
+    [
+        ("alike", (1800.0, 21_600.0), "K follows what past windows needed at the same time of the promise period"),
+        ("memory", (21_600.0, 21_600.0), "memory does not always hold the windows"),
+        ("periods", (1800.0, 1800.0), None),
+    ],
+)
+def test_why_k_goes_up_and_down_is_told(
+    pipeline: Pipeline, warehouse: Path, method: str, wanted_s: tuple[float, float], why: str | None
+):
+    # Half an hour by night, six hours by day; or half an hour always.
+    given_s = (1800.0, 21_600.0) if why else (1800.0, 1800.0)
+    plans = [
+        {"query": "most_delayed", "effective_from": START + timedelta(hours=hour), "accuracy_target": 0.95,
+         "slack_s": given_s[hour // 12 % 2], "slack_needed_s": wanted_s[hour // 12 % 2], "windows": 6, "method": method}
+        for hour in range(24 * 10)
+    ]  # fmt: skip
+    _write(warehouse, pipeline, "slack_plan", plans)
+    page = run(pipeline, warehouse).read_text()
+    said = "In the last 7 days K was between 30 min and 6 h, and changed 13 times by more than half of that. Why: "
+    assert (said in page) == (why is not None)
+    assert why is None or said + why in page
+
+
 def test_fields_that_no_column_reads_are_listed_by_stream(pipeline: Pipeline, warehouse: Path):
     assert "Fields ignored" not in run(pipeline, warehouse).read_text()
     seen = [{"stream": "departures", "column": name, "records": records, "first_seen": START + timedelta(hours=hour)}

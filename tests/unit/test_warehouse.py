@@ -7,8 +7,9 @@ import subprocess
 import sys
 import textwrap
 import time
+import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from subprocess import PIPE
@@ -24,7 +25,8 @@ from tidegate.declarations.models import Column, Output, Pipeline, Query, Window
 from tidegate.engine.context import RunContext
 from tidegate.store import delta
 from tidegate.store.commit import Commit
-from tidegate.store.commits import Commits
+from tidegate.store.commits import Commits, Committed
+from tidegate.store.cut import Cut, Partitions, grouped
 from tidegate.store.delta import DeltaLog, LiveFile
 from tidegate.store.intervals import Interval, interval_at
 from tidegate.store.upkeep import tidy
@@ -44,6 +46,7 @@ def rows(version: int, count: int) -> pa.Table:
             "slack_s": [float(count)] * count,
             "share": [None] * count,
             "group_key": [None] * count,
+            "has_rows": [None] * count,
         }
     )
 
@@ -170,6 +173,58 @@ def test_as_of_reads_what_had_been_committed_by_a_run_or_a_time(tmp_path):
         Warehouse(tmp_path, a_pipeline(), "nobody").labels(TABLE)
     with pytest.raises(UserError, match="nothing had been committed by 2013-01-01T00:00:00Z"):
         Warehouse(tmp_path, a_pipeline(), datetime(2013, 1, 1, tzinfo=UTC)).labels(TABLE)
+
+
+def whole_at(versions: Sequence[tuple[LiveFile, ...]], runs: Collection[str]) -> Partitions:
+    """What a cut reads, by a look at one version after the other, the newest last."""
+    found, sought = dict[tuple[str, str], list[LiveFile]](), set(grouped(TABLE, versions[-1]))
+    for files in reversed(versions):
+        there = grouped(TABLE, files)
+        found |= {key: there[key] for key in sought & there.keys() if all(file.run in runs for file in there[key])}
+        sought &= there.keys() - found.keys()
+    return {label: tuple(sorted(files)) for (label, _), files in found.items()}
+
+
+def test_a_cut_of_long_ago_is_found_by_few_openings_and_is_that_of_a_look_at_every_version(tmp_path, monkeypatch):
+    draw, runs = random.Random(4), [f"{number:012x}" for number in range(60)]
+    log = DeltaLog(tmp_path / TABLE, Warehouse(tmp_path, a_pipeline()).schema(TABLE))
+    for number, run in enumerate(runs):
+        labels = {f"2013-01-01T{draw.randrange(2 + number // 5):02}" for _ in range(draw.randrange(1, 4))}
+        names = [f"part-{part}-{run}.parquet" for part in (0, 1)]
+        files = [LiveFile(label, name, number, 9) for label in sorted(labels) for name in names]
+        log.replace(files, lambda file, own=frozenset(labels): file.label in own, sorted(labels))
+        if number == 36:  # another program merges two files into one
+            gone = files[:2]
+            merged = LiveFile(gone[0].label, f"part-00000-{uuid.uuid4()}-c000.snappy.parquet", 2 * number, 18)
+            log.replace([merged], gone.__contains__, rearranged=True)
+    assert log.version > 48, "there is more than is looked back at first and second"
+    versions = [log.live(version) for version in range(log.version + 1)]
+    opened, openings = delta.opened, []
+
+    def counted(folder: Path, version: int | None = None) -> DeltaTable:
+        openings.append(version)
+        return opened(folder, version)
+
+    monkeypatch.setattr(delta, "opened", counted)
+    for upto in (2, 20, 36, 37, 58):
+        committed = {run: Committed(at, "stage", run) for at, run in enumerate(runs[:upto]) if run != runs[upto // 2]}
+        reader = DeltaLog(log.folder, log.schema)
+        openings.clear()
+        read = Cut({TABLE: reader}, committed).table(TABLE)
+        assert len(openings) <= 6
+        assert dict(read) == whole_at(versions, committed)
+
+
+def test_a_cut_is_found_where_the_log_begins_with_a_checkpoint(tmp_path):
+    warehouse = Warehouse(tmp_path, a_pipeline())
+    for version in range(1, 8):
+        put(warehouse, version, version)
+    *_, third, _, _, _, _ = sorted(warehouse.cut.runs.values())
+    log = warehouse.folder / TABLE / "_delta_log"
+    DeltaTable(str(log.parent), version=2).create_checkpoint()
+    for version in (0, 1):
+        (log / f"{version:020d}.json").unlink()
+    assert Warehouse(tmp_path, a_pipeline(), third.run).read_arrow(TABLE).num_rows == 3
 
 
 def test_upkeep_changes_nothing_that_is_seen_and_removes_what_is_not(tmp_path):

@@ -5,5 +5,6 @@ select
     `slack_s`,
     `share`,
     `group_key`,
+    `has_rows`,
     `interval`
 from {{ source('warehouse', 'needed_slack') }}

@@ -139,6 +139,7 @@ _COMMON: dict[str, list[tuple[str, pa.DataType]]] = {
         ("slack_s", pa.float64()),
         ("share", pa.float64()),
         ("group_key", pa.string()),
+        ("has_rows", pa.bool_()),
     ],
     "error_width_plan": [
         ("query", pa.string()),
@@ -223,7 +224,7 @@ CLIENT, WORKER, JVM = "client", "worker", "jvm"
 _LATER = {
     "accuracy": ("group_key",),
     "slack_plan": ("slack_needed_s", "bytes_needed", "accuracy_by_share", "accuracy_by_wait"),
-    "needed_slack": ("share", "group_key"),
+    "needed_slack": ("share", "group_key", "has_rows"),
     "quarantine": ("source", "position"),
     "source_files": ("since", "since_bytes", "first_arrival", "last_arrival"),
     "run_metrics": ("kind", "rows_landed_late"),

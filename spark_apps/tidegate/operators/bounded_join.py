@@ -174,37 +174,9 @@ class Matching:
 
     def _pairs(self, left: pa.Table, right: pa.Table) -> Iterator[tuple[Int64s, Int64s]]:
         """The rows of each side that match, ``PAIRS_AT_ONCE`` or those of a left tuple at a time."""
-        join, count = self.join, left.num_rows
-        if not count or not right.num_rows:
-            return
-        both = pa.concat_tables([left.select(join.keys), right.select(join.keys)])
-        keys = [codes(both.column(key))[0] for key in join.keys]
-        ids, known = group_ids(keys, count + right.num_rows), np.ones(count + right.num_rows, dtype=bool)
-        for key in keys:
-            known &= key != NULL
-        event_us, other_us = int64s(left.column("event_us")), int64s(right.column("event_us"))
-        times_us = np.unique(other_us)
-        stride = len(times_us) + 1
-        place = ids[count:] * stride + np.searchsorted(times_us, other_us)
-        place = np.where(known[count:], place, -1)
-        order = np.argsort(place, kind="stable")
-        place = place[order]
-        base = ids[:count] * stride
-        begin = np.searchsorted(place, base + np.searchsorted(times_us, event_us + join.low_us, side="left"))
-        end = np.searchsorted(place, base + np.searchsorted(times_us, event_us + join.high_us, side="right"))
-        matches = np.where(known[:count], end - begin, 0)
-        some = np.flatnonzero(matches)
-        total = np.cumsum(matches[some])
-        done = 0
-        while done < len(some):
-            before = total[done - 1] if done else 0
-            last = max(done + 1, int(np.searchsorted(total, before + PAIRS_AT_ONCE, side="right")))
-            own = some[done:last]
-            number = matches[own]
-            from_left = np.repeat(own, number)
-            at = np.arange(len(from_left)) + np.repeat(begin[own] - (np.cumsum(number) - number), number)
-            yield self._met(left, right, from_left, order[at])
-            done = last
+        join = self.join
+        for from_left, from_right in matches(left, right, join.keys, join.low_us, join.high_us):
+            yield self._met(left, right, from_left, from_right)
 
     def _met(self, left: pa.Table, right: pa.Table, from_left: Int64s, from_right: Int64s) -> tuple[Int64s, Int64s]:
         """Those of some pairs for which all conditions are true."""
@@ -229,3 +201,49 @@ class Matching:
             stays[0] &= self.waits
         self.waits = self.waits[stays[0]]
         self.held = [own.filter(pa.array(stay)).combine_chunks() for own, stay in zip(self.held, stays, strict=True)]
+
+
+def matches(
+    left: pa.Table, right: pa.Table, keys: Sequence[str], low_us: int, high_us: int
+) -> Iterator[tuple[Int64s, Int64s]]:
+    """The rows of two sides that are equal in their keys and not too far apart, some at a time.
+
+    Args:
+        left, right: columns ``event_us`` and the keys; a NULL equals nothing.
+        keys: at least one.
+        low_us, high_us: least and greatest event time of the right row, less that of the left one.
+
+    Returns:
+        int64[n] twice: rows of the left, rows of the right; ``PAIRS_AT_ONCE`` or those of one left row at a time.
+    """
+    count = left.num_rows
+    if not count or not right.num_rows:
+        return
+    both = pa.concat_tables([left.select(keys), right.select(keys)])
+    of_keys = [codes(both.column(key))[0] for key in keys]
+    ids, known = group_ids(of_keys, count + right.num_rows), np.ones(count + right.num_rows, dtype=bool)
+    for key in of_keys:
+        known &= key != NULL
+    event_us, other_us = int64s(left.column("event_us")), int64s(right.column("event_us"))
+    times_us = np.unique(other_us)
+    stride = len(times_us) + 1
+    place = ids[count:] * stride + np.searchsorted(times_us, other_us)
+    place = np.where(known[count:], place, -1)
+    order = np.argsort(place, kind="stable")
+    place = place[order]
+    base = ids[:count] * stride
+    begin = np.searchsorted(place, base + np.searchsorted(times_us, event_us + low_us, side="left"))
+    end = np.searchsorted(place, base + np.searchsorted(times_us, event_us + high_us, side="right"))
+    numbers = np.where(known[:count], end - begin, 0)
+    some = np.flatnonzero(numbers)
+    total = np.cumsum(numbers[some])
+    done = 0
+    while done < len(some):
+        before = total[done - 1] if done else 0
+        last = max(done + 1, int(np.searchsorted(total, before + PAIRS_AT_ONCE, side="right")))
+        rows = some[done:last]
+        number = numbers[rows]
+        from_left = np.repeat(rows, number)
+        at = np.arange(len(from_left)) + np.repeat(begin[rows] - (np.cumsum(number) - number), number)
+        yield from_left, order[at]
+        done = last

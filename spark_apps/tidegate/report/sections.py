@@ -25,6 +25,7 @@ from tidegate.report.charts import (
 )
 from tidegate.report.page import Part, Section, Tone
 from tidegate.report.promises import periods_part
+from tidegate.report.swings import swings_sentence
 from tidegate.report.tables import Tables, nothing_in
 
 HOURLY_UP_TO = pd.Timedelta(days=14)
@@ -149,7 +150,7 @@ def _slack_part(query: Query, slacks: pd.DataFrame) -> Part:
         id=f"slack-{query.id}",
         title="Slack K over time",
         note="How long the query waits for late tuples. Oracle K: the least slack that would have met the target over"
-        " the windows that became final then.",
+        f" the windows that became final then. {swings_sentence(slacks)}".rstrip(),
         figure=chart(figure),
         table=numbers(columns, rows, columns[1:6]),
     )

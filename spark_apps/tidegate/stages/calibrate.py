@@ -256,6 +256,7 @@ def learnt(part: Slice) -> Learnt:
                 "slack_s": slack_s,
                 "share": (end_us - truth.column("_event_us").to_numpy()) / range_us,
                 "group_key": _group_keys(query, truth),
+                "has_rows": pa.repeat(True, truth.num_rows),
                 "interval": truth.column("interval"),
             }
         )
@@ -274,6 +275,7 @@ def learnt(part: Slice) -> Learnt:
                 "slack_s": needed_slack_on_grid(errors, own.grid_s, query.error),
                 "share": _needed_shares(own, known, cells),
                 "group_key": pa.nulls(len(own.ends_us), pa.string()),
+                "has_rows": pa.array(np.isin(own.ends_us, ends_us)),
                 "interval": labels_holding(pipeline, own.ends_us + final_us),
             }
         )
@@ -325,6 +327,7 @@ def _needed_of_groups(own: Learning, known: pa.Table, cells: Cells | None) -> pa
             "slack_s": slack_s,
             "share": pa.array(share, from_pandas=True),
             "group_key": key.take(pa.array(first[needed])),
+            "has_rows": pa.repeat(True, len(needed)),
             "interval": labels_holding(pipeline, ends_us + pipeline.final_after_us(query)),
         }
     )

@@ -122,6 +122,7 @@ def learnt_sessions(part: Slice) -> tuple[dict[str, int], pa.Table]:
             "slack_s": slack_s,
             "share": np.ones(len(end_us)),
             "group_key": pa.nulls(len(end_us), pa.string()),
+            "has_rows": pa.repeat(True, len(end_us)),
             "interval": labels_holding(pipeline, end_us + horizon_us),
         }
     )

@@ -48,7 +48,7 @@ _DELAYS_WRITTEN = {"use_dictionary": ["stream", "delay_us"], "column_encoding": 
 EVIDENCE_S = 24 * 3600
 """Needed slacks of windows that became final within so many seconds are pooled: a day holds every hour of the day."""
 _LEAST_SAMPLED_S = 1200
-_EVIDENCE = ["window_end", "slack_s", "share", "group_key"]
+_EVIDENCE = ["window_end", "slack_s", "share", "group_key", "has_rows"]
 NEEDED_ORDER = [(name, "ascending") for name in ("query", "window_end", "slack_s", "event_id")]
 
 
@@ -172,7 +172,9 @@ def _needed(
         slack_s, share = own.column("slack_s").to_numpy(), own.column("share").to_numpy()
         group = codes(own.column("group_key"))[0] if query.for_each else None
         of_group = None if group is None else _one_vote([ends_us, group])
-        found[query_id] = Needed(ends_us, slack_s, _weights(query, ends_us), share, group, of_group)
+        # Rows of older versions do not say it.
+        has_rows = np.asarray(pc.fill_null(own.column("has_rows"), True).to_numpy(), dtype=bool)
+        found[query_id] = Needed(ends_us, slack_s, _weights(query, ends_us), share, group, of_group, has_rows)
     return found
 
 

@@ -11,7 +11,7 @@ are. Rows that another program has changed are refused.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -38,8 +38,8 @@ class Cut:
 
     ``pending``: files of runs that may still commit, which count as theirs: none for whoever reads.
 
-    Cost: a table's log is read when it is first asked for; a partition that a killed run has touched costs the versions
-    back to its last whole one.
+    Cost: a table's log is read when it is first asked for; a partition that a killed run, or one after ``as_of``, has
+    touched costs reading the log's files back to its last whole version.
     """
 
     logs: Mapping[str, DeltaLog]
@@ -55,7 +55,7 @@ class Cut:
 
     def _read(self, table: str) -> Partitions:
         log = self.logs[table]
-        version = log.refresh()
+        log.refresh()
         listing = log.listing()
         if listing.all_of(self.runs):
             return listing
@@ -68,17 +68,19 @@ class Cut:
         # Where stages share a partition, the files of all of them may have gone into the one of another program.
         mixed = {file.label for file in foreign} if table in SHARED else set[str]()
         missing -= {key for key in missing if key[0] in mixed and all(file.foreign for file in groups[key])}
-        while (missing or mixed) and version > 0:
-            version -= 1
-            earlier = grouped(table, log.live(version))
+        versions = log.earlier()
+        while (missing or mixed) and (before := next(versions, None)) is not None:
+            # Partitions that no version between has changed are what has been looked at.
+            earlier = grouped(table, [file for own in before.values() for file in own])
             sought = {key for key in earlier if key in missing or (key[0] in mixed and key not in whole)}
             found = {key: earlier[key] for key in sought if self.is_whole(earlier[key])}
             whole |= found
             missing |= {key for key in sought - found.keys() if not all(file.foreign for file in earlier[key])}
             missing -= found.keys()
             # What an earlier version does not have was never there before.
-            missing &= earlier.keys()
-            mixed &= {label for (label, _), own in earlier.items() if any(file.foreign for file in own)}
+            missing -= {key for key in missing if key[0] in before and key not in earlier}
+            rearranged = {label for (label, _), own in earlier.items() if any(file.foreign for file in own)}
+            mixed -= {label for label in mixed if label in before and label not in rearranged}
         by_label: dict[str, list[LiveFile]] = defaultdict(list)
         for (label, _), own in whole.items():
             by_label[label] += own
@@ -98,7 +100,7 @@ def changed_rows(table: str, log: DeltaLog, by: str) -> UserError:
     )
 
 
-def grouped(table: str, files: tuple[LiveFile, ...]) -> dict[Key, list[LiveFile]]:
+def grouped(table: str, files: Iterable[LiveFile]) -> dict[Key, list[LiveFile]]:
     """The files that are replaced together: those of a partition; where stages share it, those of a stage."""
     groups: dict[Key, list[LiveFile]] = defaultdict(list)
     for file in files:

@@ -38,6 +38,8 @@ RETENTION_HOURS = 7 * 24
 """How long superseded files stay: longer than any reader reads, and as far back as ``--as-of`` reaches."""
 _TRIES = 50
 _LOOKS, _LOOK_AGAIN_S = 5, 0.02
+_FIRST_SPAN = 4
+"""So many versions are looked back at first, then twice as many each time."""
 _CONFIGURATION: dict[str, str | None] = {"delta.logRetentionDuration": "interval 30 days"}
 _CHECKPOINT_EVERY = 100
 _DECLARED = {"metaData", "protocol"}
@@ -346,6 +348,47 @@ class DeltaLog:
             self._earlier = {number: Listing(opened(self.folder, number), self.partitioned)}
         return self._earlier[number]
 
+    def earlier(self) -> Iterator[Mapping[str, tuple[LiveFile, ...]]]:
+        """Of each version before the one last looked at, the newest first, what the version after it has changed.
+
+        Label → the partition's files in the earlier version, none if it was not there yet; the other partitions' files
+        are those of the version after it.
+
+        Cost: reading the log's files as far as versions are asked for, at most twice as many, and opening the table a
+        number of times that grows with the logarithm of that.
+        """
+        newest, span = self.version, _FIRST_SPAN
+        while newest > 0:
+            steps = self._steps(max(newest - span, 0), newest)
+            yield from reversed(steps)
+            newest, span = newest - len(steps), 2 * span
+
+    def _steps(self, oldest: int, newest: int) -> list[dict[str, tuple[LiveFile, ...]]]:
+        """What each version after ``oldest`` up to ``newest`` has changed, as it was before; at least the newest's.
+
+        The first of them are left out where the log does not reach back so far any more.
+        """
+        texts: list[bytes] = []
+        while newest - len(texts) > oldest and (text := self._text(newest - len(texts))) is not None:
+            texts.insert(0, text)
+        while True:
+            try:
+                listing = Listing(opened(self.folder, newest - max(len(texts), 1)), self.partitioned)
+                break
+            except UserError:
+                if len(texts) <= 1:
+                    raise
+                texts = texts[-(len(texts) // 2) :]
+        if not texts:
+            # A checkpoint has it, but nothing says what it has changed.
+            return [{label: listing.get(label, ()) for label in {*listing, *self.listing(newest)}}]
+        steps = []
+        for text in texts:
+            actions = [json.loads(line) for line in text.splitlines() if line]
+            steps.append({label: listing.get(label, ()) for label in sorted(_labels_of(actions))})
+            listing = listing.after(actions)
+        return steps
+
     def live(self, version: int | None = None) -> tuple[LiveFile, ...]:
         """All files of a version (None: the one last looked at); none before the first."""
         return tuple(file for own in self.listing(version).values() for file in own)
@@ -580,6 +623,12 @@ class DeltaLog:
         if add_columns(table, self.schema, self.folder):
             self.unflushed += [self._file(version) for version in range(before + 1, self.refresh() + 1)]
         self._fits = True
+
+
+def _labels_of(actions: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The labels of the partitions that a version's actions change."""
+    paths = (told["path"] for action in actions for kind, told in action.items() if kind in ("add", "remove"))
+    return {path.rpartition("/")[0].removeprefix("interval=") for path in paths}
 
 
 def add_columns(table: DeltaTable, schema: pa.Schema, folder: Place) -> bool:

@@ -172,12 +172,13 @@ def window_errors(
     bounds = np.searchsorted(in_answer[order], np.arange(len(window_of) + 1))
     chosen = np.zeros(len(window_of))
     to_look_at = missing if matched.of_missing is None else true_groups
+    truths = None if matched.of_missing is None else _Truths.of(in_window, windows)
     for first, last in _cut(to_look_at, _MISSING_AT_ONCE):
         own = order[bounds[first] : bounds[last]]
         of = np.repeat(np.arange(first, last), missing[first:last])
         error = np.ones(len(of))
-        if matched.of_missing is not None:
-            of, rows = _missing_rows(in_answer[own], matched.row[own], in_window, window_of, first, last)
+        if truths is not None and matched.of_missing is not None:
+            of, rows = _missing_rows(in_answer[own], matched.row[own], truths, window_of, first, last)
             error = matched.of_missing[rows]
         chosen[first:last] = _ranked(
             np.concatenate([in_answer[own], of]) - first,
@@ -301,24 +302,42 @@ def _worst(answers: pa.Table, truth: pa.Table, values: Sequence[str], least: Map
     return worst
 
 
+@dataclass(frozen=True, eq=False)
+class _Truths:
+    """The rows of the truth by window.
+
+    ``order``: int64[rows], the rows, those of one window side by side. ``place``: int64[rows], where each row is in it.
+    ``bounds``: int64[windows + 1], where each window's rows begin.
+    """
+
+    order: Int64s
+    place: Int64s
+    bounds: Int64s
+
+    @classmethod
+    def of(cls, in_window: Int64s, windows: int) -> _Truths:
+        """Sort them, once for however many answers."""
+        order = np.argsort(in_window, kind="stable")
+        place = np.empty(len(order), dtype=np.int64)
+        place[order] = np.arange(len(order))
+        return cls(order, place, np.searchsorted(in_window[order], np.arange(windows + 1)))
+
+
 def _missing_rows(
-    in_answer: Int64s, row: Int64s, in_window: Int64s, window_of: Int64s, first: int, last: int
+    in_answer: Int64s, row: Int64s, truths: _Truths, window_of: Int64s, first: int, last: int
 ) -> tuple[Int64s, Int64s]:
     """Of the answers ``first`` … ``last`` − 1 each with each row of its window's truth that it lacks."""
-    order = np.argsort(in_window, kind="stable")
     windows = window_of[first:last]
-    starts = np.searchsorted(in_window[order], windows, side="left")
-    ends = np.searchsorted(in_window[order], windows, side="right")
-    offsets = np.concatenate([[0], np.cumsum(ends - starts)])
-    of = np.repeat(np.arange(len(windows)), ends - starts)
+    starts = truths.bounds[windows]
+    counts = truths.bounds[windows + 1] - starts
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    of = np.repeat(np.arange(len(windows)), counts)
     place = np.arange(len(of)) - offsets[of] + starts[of]
     there = np.zeros(len(of), dtype=bool)
     shared = row != NOWHERE
-    place_of = np.empty(len(order), dtype=np.int64)
-    place_of[order] = np.arange(len(order))
     answer = in_answer[shared] - first
-    there[offsets[answer] + place_of[row[shared]] - starts[answer]] = True
-    return of[~there] + first, order[place[~there]]
+    there[offsets[answer] + truths.place[row[shared]] - starts[answer]] = True
+    return of[~there] + first, truths.order[place[~there]]
 
 
 def _cut(counts: Int64s, most: int) -> Iterator[tuple[int, int]]:

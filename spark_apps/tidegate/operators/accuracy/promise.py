@@ -109,7 +109,8 @@ class Needed:
 
     ``end_us`` int64[n], ascending; ``slack_s`` float64[n]; ``weight`` float64[n]: 1/|truth of the window|. ``share``
     float64[n]: of the range, the least that had to be held (NaN: not measured). ``group`` int64[n], of a promise for
-    each group: which one; ``group_weight`` float64[n]: 1/|truth of the window and group|.
+    each group: which one; ``group_weight`` float64[n]: 1/|truth of the window and group|. ``has_rows`` bool[n]: whether
+    the window has anything, so that somebody waits for its answer; None: each has.
     """
 
     end_us: Int64s
@@ -118,6 +119,7 @@ class Needed:
     share: Float64s | None = None
     group: Int64s | None = None
     group_weight: Float64s | None = None
+    has_rows: np.ndarray | None = None
 
     def between(self, start_us: int, end_us: int) -> Needed:
         """Those of windows with an end in [start, end)."""
@@ -125,7 +127,19 @@ class Needed:
         share = None if self.share is None else self.share[own]
         group = None if self.group is None else self.group[own]
         of_group = None if self.group_weight is None else self.group_weight[own]
-        return Needed(self.end_us[own], self.slack_s[own], self.weight[own], share, group, of_group)
+        has_rows = None if self.has_rows is None else self.has_rows[own]
+        return Needed(self.end_us[own], self.slack_s[own], self.weight[own], share, group, of_group, has_rows)
+
+    @property
+    def waiting(self) -> Float64s:
+        """float64[n], the weight of each where waits are averaged: nobody waits for a window that has nothing.
+
+        >>> Needed(np.arange(2), np.zeros(2), np.ones(2), has_rows=np.array([True, False])).waiting.tolist()
+        [1.0, 0.0]
+        """
+        if self.has_rows is None or not self.has_rows.any():
+            return self.weight
+        return np.where(self.has_rows, self.weight, 0.0)
 
     @property
     def windows(self) -> int:
@@ -179,9 +193,9 @@ class PromiseState:
     law of all delays asked for then; ``plan_recent_s``: how late tuples were of late; ``plan_like_s`` [n, scales],
     ``plan_other_s``: K by each scale, and without them. ``period_us``, ``oracle_s``, ``unit_s`` [m]: past periods by
     start; ``place`` [m, scales]: where on each scale they would have been kept; ``like_s`` [m, scales], ``other_s``:
-    those K on average. NaN: unknown. ``moments``: of the same periods, and open ones. ``level``: at which the quantile
-    over periods is taken. ``closed_us``: start of the first period not yet judged. ``outlook``: what windows
-    of late have needed.
+    those K on average over the windows that have anything. NaN: unknown. ``moments``: of the same periods, and open
+    ones. ``level``: at which the quantile over periods is taken. ``closed_us``: start of the first period not yet
+    judged. ``outlook``: what windows of late have needed.
     """
 
     plan_us: Int64s
@@ -476,7 +490,7 @@ def _judged(promise: Promise, state: PromiseState, now_us: int, needed: Needed) 
         oracle_s = oracle(promise, own)
         nothing: Float64s = np.full(SCALES + 1, np.nan)
         tried = np.column_stack([state.plan_like_s, state.plan_other_s])
-        waited = np.average(tried[at], axis=0, weights=own.weight) if len(tried) else nothing
+        waited = np.average(tried[at], axis=0, weights=own.waiting) if len(tried) else nothing
         state = replace(
             state,
             period_us=np.append(state.period_us, start_us)[-_PERIODS_KEPT:],
