@@ -46,17 +46,17 @@ def compared_bounded(
     answered = rows.append_column("window_end", instants.take(rows.column("_window_index"))).drop_columns(
         "_window_index"
     )
-    found = answered.to_pylist()
+    rows_of_answers = answered.to_pylist()
     with TemporaryDirectory(prefix="tidegate-oracle-") as made:
         expected = _by_hand(of, folder, Path(made), ends.tolist(), emit_us.tolist())
-    if not expected and not found:
+    if not expected and not rows_of_answers:
         return None
-    return compare(of.text, found, expected, ["window_end", *query.group_outputs], atol=1e-6)
+    return compare(of.text, rows_of_answers, expected, ["window_end", *query.group_outputs], atol=1e-6)
 
 
 def _by_hand(of: BoundedText, folder: Path, made: Path, ends: list[int], emit_us: list[int]) -> list[Row]:
     connection = connect()
-    instants = [pa.array(own, pa.timestamp("us", "UTC")) for own in (ends, emit_us)]
+    instants = [pa.array(times, pa.timestamp("us", "UTC")) for times in (ends, emit_us)]
     connection.register("oracle_ends", pa.table([pa.array(range(len(ends))), *instants], ["s", "t", "emitted"]))
     write_rows(connection, _pairs_sql(of, folder), made, "pairs")
     times: dict[str, ColumnType] = {"event_time": "timestamp"}

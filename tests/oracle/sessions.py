@@ -41,10 +41,10 @@ def compared_sessions(
     query = parse(text)
     with TemporaryDirectory(prefix="tidegate-oracle-") as made:
         expected = _by_hand(text, folder, Path(made), slack)
-    found = _answers(query, files[query.windows[0].stream], slack, cut)
-    if not expected and not found:
+    answered = _answers(query, files[query.windows[0].stream], slack, cut)
+    if not expected and not answered:
         return None
-    return compare(text, found, expected, ["window_start", "window_end", *query.group_outputs], atol=1e-6)
+    return compare(text, answered, expected, ["window_start", "window_end", *query.group_outputs], atol=1e-6)
 
 
 def _answers(query: Query, files: EventFiles, slack: int, cut: str) -> list[dict[str, Any]]:
@@ -56,9 +56,11 @@ def _answers(query: Query, files: EventFiles, slack: int, cut: str) -> list[dict
     for first, last in zip(instants, instants[1:], strict=False):
         waits = Waits.always(slack * MINUTE_US)
         tuples = SessionTuples(Asked(query, files, waits, to_us(first), to_us(last), 5 * MINUTE_US))
-        found = tuples.found()
-        answered = with_times(tuples.rows_of(found)[0], found)
-        emitted = pa.array(found.emit_us, pa.timestamp("us", "UTC")).take(answered.column("_number").combine_chunks())
+        sessions = tuples.found()
+        answered = with_times(tuples.rows_of(sessions)[0], sessions)
+        emitted = pa.array(sessions.emit_us, pa.timestamp("us", "UTC")).take(
+            answered.column("_number").combine_chunks()
+        )
         rows += answered.append_column("emitted_at", emitted).drop_columns("_number").to_pylist()
     return rows
 
@@ -69,9 +71,11 @@ def _by_hand(text: str, folder: Path, made: Path, slack: int) -> list[dict[str, 
     query = parsed(plain, by_hand(), {})
     longest_s = 60 * int(match[1]) if (match := _RANGE.search(text)) else 86_400
     connection = connect()
-    connection.execute(f"CREATE OR REPLACE TEMP TABLE told AS {_sessions_sql(query, folder, gap_s, longest_s, slack)}")
+    connection.execute(
+        f"CREATE OR REPLACE TEMP TABLE of_sessions AS {_sessions_sql(query, folder, gap_s, longest_s, slack)}"
+    )
     (window,) = query.windows
-    write_rows(connection, "SELECT * EXCLUDE (first, last, emitted) FROM told", made, "numbered")
+    write_rows(connection, "SELECT * EXCLUDE (first, last, emitted) FROM of_sessions", made, "numbered")
     numbered = re.sub(rf"\b{window.stream}( \[|(?= ))", r"numbered\1", plain, count=1)
     numbered = re.sub(" FROM ", ", s AS s FROM ", numbered, count=1)
     numbered = re.sub(" GROUP BY (.*?)(?= HAVING| EVERY)", r" GROUP BY \1, s", numbered)
@@ -79,19 +83,19 @@ def _by_hand(text: str, folder: Path, made: Path, slack: int) -> list[dict[str, 
         numbered = numbered.replace(" EVERY ", " GROUP BY s EVERY ")
     streams = by_hand()
     columns = {**streams["x_goods"].columns, "s": "integer"}
-    own = parsed(numbered, {**streams, "numbered": StreamSchema("numbered", columns)}, {})
-    (alias,) = (window.alias for window in own.windows)
+    numbered_query = parsed(numbered, {**streams, "numbered": StreamSchema("numbered", columns)}, {})
+    (alias,) = (window.alias for window in numbered_query.windows)
     whole = ExpectedWindow(UNTIL, UNTIL, 0.0, {alias: FROM}, {}, {}, 1.0, "A")
-    register(connection, own, [whole])
-    rows = arrow(connection, aggregate_sql(own, made)).to_pylist()
-    times = "SELECT DISTINCT s, first, last, emitted FROM told"
-    of = {s: own for s, *own in connection.execute(times).fetchall()}
-    told = []
+    register(connection, numbered_query, [whole])
+    rows = arrow(connection, aggregate_sql(numbered_query, made)).to_pylist()
+    times = "SELECT DISTINCT s, first, last, emitted FROM of_sessions"
+    of = {s: its_times for s, *its_times in connection.execute(times).fetchall()}
+    answers = []
     for row in rows:
         first, last, emitted = of[row.pop("s")]
         times_of = {"window_start": first, "window_end": last + timedelta(seconds=gap_s), "emitted_at": emitted}
-        told.append({**row, **times_of})
-    return told
+        answers.append({**row, **times_of})
+    return answers
 
 
 def _plain(text: str) -> tuple[str, int]:

@@ -42,7 +42,7 @@ class Reading:
     """What a query asks, by hand, in DuckDB's SQL.
 
     ``kind``: windows, sessions, or bounded (a join with a bound in time). ``sql``: the answer's ``keys`` (its groups)
-    and ``values`` for each ``number`` of a relation ``asked`` (number, window_end, begin, seen): of tuples between
+    and ``values`` for each ``number`` of a relation ``moments`` (number, window_end, begin, seen): of tuples between
     begin and window_end that had arrived by ``seen``; of sessions ``begin`` is the last event. It reads
     ``tuples_<stream>``, which has ``__seen`` beside a stream's columns. ``ends``: the events that may be a session's
     last. ``gap_s``: of sessions; ``lag_s``: how long after a window's end a match may happen.

@@ -123,13 +123,13 @@ class Further:
         table = f'(VALUES {rows}) AS g("__k", "__w", "__m")'
         shown = f'SELECT e.*, CAST(g."__w" AS BIGINT) AS "__w", g."__m" FROM {source.relation} AS e'
         relation = f'({shown} {side}JOIN {table} ON g."__k" = e."{self.key}")'
-        own = tuple(replace(column, duckdb=f'e."{column.name}"') for column in named.columns)
+        kept = tuple(replace(column, duckdb=f'e."{column.name}"') for column in named.columns)
         looked = (
             Column("w", "integer", True, True, "g.w", 'e."__w"'),
             Column("m", "string", True, True, "g.m", 'e."__m"'),
         )
         joined = f"\n{side}JOIN {TABLE} AS g ON t.{self.key} = g.k"
-        return replace(named, columns=(*own, *looked), relation=relation, joined=joined)
+        return replace(named, columns=(*kept, *looked), relation=relation, joined=joined)
 
     # Parts of queries.
 
@@ -318,16 +318,16 @@ class Further:
 
     def inside(self, source: Source, groups: Sequence[Column], calls: Sequence[Call], where: Sequence[str]) -> str:
         """The tuples of each window that is asked for, with what groups and aggregates are made of."""
-        return f"""SELECT asked.number AS t, {measured(groups, calls)}
-          FROM asked JOIN {source.relation} AS {"e" if source.joined else source.alias or "e"}
-            ON event_time >= asked.begin AND event_time < asked.window_end AND "__seen" <= asked.seen
+        return f"""SELECT moments.number AS t, {measured(groups, calls)}
+          FROM moments JOIN {source.relation} AS {"e" if source.joined else source.alias or "e"}
+            ON event_time >= moments.begin AND event_time < moments.window_end AND "__seen" <= moments.seen
           WHERE {" AND ".join(where) or "TRUE"}"""
 
     def totals(self, groups: Sequence[Column], calls: Sequence[Call], inside: str, having: str) -> str:
         """The answer of each window: one without groups has a row in any case."""
         shown = [*(f"p.g{number}" for number in range(len(groups))), *totals_of(calls)]
-        return f"""SELECT asked.number, {", ".join(shown)}
-        FROM asked {"" if groups else "LEFT "}JOIN ({inside}) AS p ON p.t = asked.number GROUP BY ALL {having}"""
+        return f"""SELECT moments.number, {", ".join(shown)}
+        FROM moments {"" if groups else "LEFT "}JOIN ({inside}) AS p ON p.t = moments.number GROUP BY ALL {having}"""
 
     def sessions(self, source: Source) -> tuple[str, Reading]:
         """Sessions of some groups: gaps and islands of what had arrived by each session's own instant."""
@@ -351,8 +351,8 @@ class Further:
           SELECT event_id, event_time, "__seen", {measured(groups, calls)}
           FROM {source.relation} AS {alias} WHERE {" AND ".join(hand) or "TRUE"}
         ), c AS (
-          SELECT row_number() OVER () AS s, {named}asked.number, asked.seen, asked.begin AS last
-          FROM (SELECT DISTINCT {named}event_time FROM t) AS k JOIN asked ON asked.begin = k.event_time
+          SELECT row_number() OVER () AS s, {named}moments.number, moments.seen, moments.begin AS last
+          FROM (SELECT DISTINCT {named}event_time FROM t) AS k JOIN moments ON moments.begin = k.event_time
         ), arrived AS (
           SELECT t.*, c.s, c.number, c.last,
                  lag(t.event_time) OVER (PARTITION BY c.s ORDER BY t.event_time, t.event_id) AS before
@@ -390,7 +390,7 @@ class Further:
         more, more_hand = self.conditions(right)
         on = " AND ".join([f"{key[0].text} = {key[1].text}", bound, *more])
         on_hand = " AND ".join(
-            [f"{key[0].duckdb} = {key[1].duckdb}", bound_hand, 'r."__seen" <= asked.seen', *more_hand]
+            [f"{key[0].duckdb} = {key[1].duckdb}", bound_hand, 'r."__seen" <= moments.seen', *more_hand]
         )
         sides = [left, right] if kind in ("inner", "left") else [left]
         groups = self.groups(left, 0)
@@ -410,9 +410,9 @@ class Further:
         if kind not in ("inner", "left"):
             word = "NOT " if kind in ("anti", "not exists") else ""
             matches.append(f"{word}EXISTS (SELECT 1 FROM {right.relation} AS r WHERE {on_hand})")
-        inside = f"""SELECT asked.number AS t, {measured(groups, calls)}
-          FROM asked JOIN {left.relation} AS o ON o.event_time >= asked.begin AND o.event_time < asked.window_end
-            AND o."__seen" <= asked.seen {f"{kind.upper()} JOIN {joined}" if kind in ("inner", "left") else ""}
+        inside = f"""SELECT moments.number AS t, {measured(groups, calls)}
+          FROM moments JOIN {left.relation} AS o ON o.event_time >= moments.begin AND o.event_time < moments.window_end
+            AND o."__seen" <= moments.seen {f"{kind.upper()} JOIN {joined}" if kind in ("inner", "left") else ""}
           WHERE {" AND ".join(matches) or "TRUE"}"""
         sql = self.totals(groups, calls, inside, having_hand)
         return text, Reading("bounded", sql, **named_columns(groups, calls), **terms, lag_s=max(high, 0))

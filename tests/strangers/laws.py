@@ -477,6 +477,12 @@ def commands_answer(world: World) -> Iterator[str]:
         connection.execute(duckdb_script(Warehouse(world.whole, world.pipeline)))
         for query in world.pipeline.queries:
             connection.execute(f'SELECT * FROM warehouse."answers_{query.id}"').fetchall()
+        if world.case.publish:
+            counted = connection.execute("SELECT query, count(*) FROM tidegate.answers GROUP BY query").fetchall()
+            of = {q.id: len(read_rows(world.tables, f"answers_{q.id}")) for q in world.pipeline.queries}
+            wanted = {name: count for name, count in of.items() if count}
+            if not any(q.on_miss == "omit" for q in world.pipeline.queries) and dict(counted) != wanted:
+                yield f"the mart answers has {dict(counted)} rows, the tables {wanted}"
         for judge in _readings(world):
             if judge.query.emits_updates and world.case.publish:  # dbt's project names the view
                 latest = connection.execute(f'SELECT * FROM tidegate."latest_{judge.query.id}"').to_arrow_table()

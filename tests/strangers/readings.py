@@ -38,7 +38,7 @@ Key = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Asked:
+class Moment:
     """A window, or the last event of a session, and until when tuples count."""
 
     window_end: datetime
@@ -75,39 +75,39 @@ class Judge:
         """The rows of one of the query's tables."""
         return read_rows(self.world.tables, f"{prefix}_{self.query.id}")
 
-    def evaluated(self, asked: Sequence[Asked]) -> list[list[Row]]:
+    def evaluated(self, moments: Sequence[Moment]) -> list[list[Row]]:
         """What each of these has, by DuckDB; of best groups all of them."""
-        if not asked:
+        if not moments:
             return []
         columns = {
-            name: pa.array([getattr(one, name) for one in asked], UTC_US) for name in ("window_end", "begin", "seen")
+            name: pa.array([getattr(one, name) for one in moments], UTC_US) for name in ("window_end", "begin", "seen")
         }
-        self.connection.register("asked", pa.table({"number": pa.array(range(len(asked)), pa.int64()), **columns}))
-        found: list[list[Row]] = [[] for _ in asked]
+        self.connection.register("moments", pa.table({"number": pa.array(range(len(moments)), pa.int64()), **columns}))
+        results: list[list[Row]] = [[] for _ in moments]
         for row in arrow(self.connection, self.reading.sql).to_pylist():
             number = row.pop("number")
-            found[number].append({"window_end": asked[number].window_end, **row})
-        return found
+            results[number].append({"window_end": moments[number].window_end, **row})
+        return results
 
     # Which windows there are.
 
-    def due(self) -> list[Asked]:
+    def due(self) -> list[Moment]:
         """What must have been answered in the run, whole; where less was held some of it."""
         start, end, pipeline = self.world.start, self.world.end, self.world.pipeline
         if self.reading.kind == "windows":
             windows = expected_windows(pipeline, self.query, self.world.tables, start, end)
             whole = [w for w in windows if w.coverage > 1 - 1e-9]
-            return [Asked(w.window_end, self.begin(w.window_end), w.emitted_at) for w in whole]
-        candidates = (Asked(t, begin, t + self.lag + self.slack(t + self.lag)) for t, begin in self.ends())
+            return [Moment(w.window_end, self.begin(w.window_end), w.emitted_at) for w in whole]
+        candidates = (Moment(t, begin, t + self.lag + self.slack(t + self.lag)) for t, begin in self.ends())
         return [one for one in candidates if start <= one.seen < end]
 
-    def final(self) -> list[Asked]:
+    def final(self) -> list[Moment]:
         """What became final in the run."""
         start, end, pipeline = self.world.start, self.world.end, self.world.pipeline
         if self.reading.kind == "windows":
             ends = final_windows(pipeline, self.query, self.world.tables, start, end)
-            return [Asked(t, self.begin(t), t + self.horizon) for t in ends]
-        candidates = (Asked(t, begin, t + self.lag + self.horizon) for t, begin in self.ends())
+            return [Moment(t, self.begin(t), t + self.horizon) for t in ends]
+        candidates = (Moment(t, begin, t + self.lag + self.horizon) for t, begin in self.ends())
         return [one for one in candidates if start <= one.seen < end]
 
     def ends(self) -> Iterator[tuple[datetime, datetime]]:
@@ -135,22 +135,24 @@ class Judge:
     def answers(self) -> Iterator[str]:
         """Answers of windows that were held whole are the reading's at their instants."""
         due = self.due()
-        expected = [row for own in self.evaluated(due) for row in self.ranked(own)]
+        expected = [row for rows_of_one in self.evaluated(due) for row in self.ranked(rows_of_one)]
         actual = self.table("answers")
-        given = [row for row in actual if row["coverage"] > 1 - 1e-9]
+        whole = [row for row in actual if row["coverage"] > 1 - 1e-9]
         if not self.is_whole and self.reading.kind != "windows":
             # Held whole or not at all: which of them follows from plans that other laws are about.
             of = self.key if self.reading.kind == "sessions" else lambda row: row["window_end"]
-            known = {of(row) for row in given}
+            known = {of(row) for row in whole}
             expected = [row for row in expected if of(row) in known]
         instants = {one.window_end: one.seen for one in due}
         expected = [{**row, "emitted_at": instants[row["window_end"]]} for row in expected]
         self.count("answers", expected)
-        yield from self.unlike("answers", given, expected)
+        yield from self.unlike("answers", whole, expected)
 
     def truth(self) -> Iterator[str]:
         """Truths are the reading's of all that came within the horizon."""
-        expected = [row for own in self.evaluated(self.final()) for row in self.ranked(own, with_ties=True)]
+        expected = [
+            row for rows_of_one in self.evaluated(self.final()) for row in self.ranked(rows_of_one, with_ties=True)
+        ]
         self.count("truths", expected)
         yield from self.unlike("truth", self.table("truth"), expected)
 
@@ -176,8 +178,8 @@ class Judge:
             yield f"accuracy of {self.query.id}: no row of {sorted(needed - actual.keys())[:SHOWN]}"
         self.count("accuracies", expected)
         if expected:
-            found = compare(f"accuracy of {self.query.id}", judged, expected, ["window_end"], atol=2e-9)
-            yield from shown(found.subject, found.differences)
+            comparison = compare(f"accuracy of {self.query.id}", judged, expected, ["window_end"], atol=2e-9)
+            yield from shown(comparison.subject, comparison.differences)
 
     def accuracy_of_sessions(self, judged: Sequence[Row]) -> Iterator[str]:
         """Each session that is true or was answered has a row of its own: of those that ended in the run."""
@@ -190,8 +192,8 @@ class Judge:
         )
         expected = []
         for key in answers.keys() | truths.keys():
-            given, true = answers.get(key), truths.get(key)
-            value = 1.0 if given is None or true is None else self.error(given, true)
+            answer, true = answers.get(key), truths.get(key)
+            value = 1.0 if answer is None or true is None else self.error(answer, true)
             expected.append((key[0], value))
         actual = sorted((row["window_end"], row["value"]) for row in judged)
         self.count("accuracies", expected)
@@ -211,15 +213,15 @@ class Judge:
         due = self.due() if self.is_whole else []
         answers, updates = by_end(self.table("answers")), by_end(self.table("updates"))
         due = [one for one in due if all(r["coverage"] > 1 - 1e-9 for r in updates.get(one.window_end, []))]
-        asked, revisions = [], []
+        moments, revisions = [], []
         for one in due:
             for revision, kind, at in self.revisions(one):
                 if self.world.start <= at < self.world.end:
-                    asked.append(Asked(one.window_end, one.begin, at))
+                    moments.append(Moment(one.window_end, one.begin, at))
                     revisions.append((one, revision, kind))
-        numbered = zip(asked, revisions, self.evaluated(asked), strict=True)
-        for at, (one, revision, kind), found in numbered:
-            wanted = [self.plain(row) for row in self.ranked(found)]
+        numbered = zip(moments, revisions, self.evaluated(moments), strict=True)
+        for at, (one, revision, kind), rows_of_one in numbered:
+            wanted = [self.plain(row) for row in self.ranked(rows_of_one)]
             state = self.state(answers.get(one.window_end, []), updates.get(one.window_end, []), revision)
             self.count("updates", wanted)
             yield from shown(
@@ -234,7 +236,7 @@ class Judge:
         if strange:
             yield f"updates_{self.query.id}: {len(strange)} rows of revisions that are not due, {strange[:1]}"
 
-    def revisions(self, promised: Asked) -> Iterator[tuple[int, str, datetime]]:
+    def revisions(self, promised: Moment) -> Iterator[tuple[int, str, datetime]]:
         """The further answers of a window: revision, kind and instant."""
         reading, end = self.reading, promised.window_end
         if reading.emit_early and promised.seen > end:
@@ -259,10 +261,10 @@ class Judge:
     def latest(self) -> list[Row]:
         """What the newest revisions of all windows come to."""
         answers, updates = by_end(self.table("answers")), by_end(self.table("updates"))
-        found = []
+        newest = []
         for end in sorted(answers.keys() | updates.keys()):
-            found += self.state(answers.get(end, []), updates.get(end, []), 10**9)
-        return found
+            newest += self.state(answers.get(end, []), updates.get(end, []), 10**9)
+        return newest
 
     # Parts of them.
 
@@ -276,13 +278,13 @@ class Judge:
             name: row[name] for name in [*self.keys, *self.reading.values, *(["rank"] if self.reading.limit else [])]
         }
 
-    def ranked(self, found: list[Row], with_ties: bool = False) -> list[Row]:
+    def ranked(self, unranked: list[Row], with_ties: bool = False) -> list[Row]:
         """The best groups of a window's, NULL last, ties by the groups; of a query without LIMIT all rows."""
         reading = self.reading
         if not reading.limit:
-            return found
+            return unranked
         parts: dict[Key, list[Row]] = defaultdict(list)
-        for row in found:
+        for row in unranked:
             parts[tuple(row[name] for name in reading.within)].append(row)
         best = []
         for part in parts.values():
@@ -303,26 +305,27 @@ class Judge:
         reading = self.reading
         if reading.limit:
             return self.hit_rate(answer, truth)
-        given, true = ({self.key(row): row for row in rows} for rows in (answer, truth))
+        answers, truths = ({self.key(row): row for row in rows} for rows in (answer, truth))
         errors = []
-        for key in given.keys() | true.keys():
-            if (key not in given or key not in true) and not set(reading.values) <= reading.floors.keys():
+        for key in answers.keys() | truths.keys():
+            if (key not in answers or key not in truths) and not set(reading.values) <= reading.floors.keys():
                 errors.append(1.0)
             else:
-                errors.append(self.error(given.get(key, {}), true.get(key, {})))
+                errors.append(self.error(answers.get(key, {}), truths.get(key, {})))
         count = math.ceil(Fraction(reading.of_groups) / 100 * len(errors))
         return sorted(errors)[count - 1] if errors else 0.0
 
-    def error(self, given: Row, true: Row) -> float:
+    def error(self, answer: Row, true: Row) -> float:
         """The largest error of a row's values."""
-        return max((self.value_error(name, given, true) for name in self.reading.values), default=0.0)
+        return max((self.value_error(name, answer, true) for name in self.reading.values), default=0.0)
 
-    def value_error(self, name: str, given: Row, true: Row) -> float:
+    def value_error(self, name: str, answer: Row, true: Row) -> float:
+        """The error of a value; of one with a floor, what is not there is 0."""
         floor = self.reading.floors.get(name)
         if floor is None or self.reading.error is None:
-            return relative_error(given[name], true[name])
-        answer, truth = (float(row.get(name) or 0) for row in (given, true))
-        return abs(answer - truth) / max(abs(truth), floor / self.reading.error)
+            return relative_error(answer[name], true[name])
+        said, truth = (float(row.get(name) or 0) for row in (answer, true))
+        return abs(said - truth) / max(abs(truth), floor / self.reading.error)
 
     def hit_rate(self, answer: Sequence[Row], truth: Sequence[Row]) -> float:
         """The share of the true best that were named: of all together, or the mean of each part."""
@@ -356,18 +359,20 @@ class Judge:
         rows_of = ([{name: row[name] for name in names} for row in rows] for rows in (actual, expected))
         mine, theirs = rows_of
         if mine or theirs:
-            found = compare(f"{table}_{self.query.id}", mine, theirs, self.keys, atol=1e-9)
-            yield from shown(found.subject, [d for d in found.differences if theirs or not d.startswith("nothing is")])
+            comparison = compare(f"{table}_{self.query.id}", mine, theirs, self.keys, atol=1e-9)
+            yield from shown(
+                comparison.subject, [d for d in comparison.differences if theirs or not d.startswith("nothing is")]
+            )
 
-    def count(self, what: str, found: Sequence[Any]) -> None:
+    def count(self, what: str, expected: Sequence[Any]) -> None:
         """Note how much was compared."""
-        self.world.compared[f"{what} of {self.reading.kind}"] += len(found)
+        self.world.compared[f"{what} of {self.reading.kind}"] += len(expected)
 
 
-def by_end(found: Iterable[Row]) -> dict[datetime, list[Row]]:
+def by_end(table: Iterable[Row]) -> dict[datetime, list[Row]]:
     """Rows by their window's end."""
     windows: dict[datetime, list[Row]] = defaultdict(list)
-    for row in found:
+    for row in table:
         windows[row["window_end"]].append(row)
     return windows
 
