@@ -6,16 +6,24 @@ import argparse
 import random
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.oracle.bounded import compared_bounded
 from tests.oracle.evaluation import CUTS, NotTakenError, compared, parse
 from tests.oracle.meanings import write_meanings
-from tests.oracle.queries import draw_calendar_query, draw_query
+from tests.oracle.queries import draw_bounded_query, draw_calendar_query, draw_query, draw_session_query
+from tests.oracle.sessions import compared_sessions
 from tests.oracle.streams import draw_streams
 
+from tidegate.queries.scan import EventFiles
+
 QUERIES_OF_A_SEED = 20
+SESSIONS_OF_A_SEED = 2
+BOUNDED_OF_A_SEED = 3
+COMPLETE = 600
+"""Minutes after which all has arrived."""
 SLOWER = 144
 
 
@@ -40,6 +48,26 @@ def differences(seed: int) -> Iterator[tuple[str, str]]:
                 yield where, f"refused: {refused}"
                 continue
             yield where, "" if comparison is None or comparison.equal else str(comparison)
+        yield from of_own_windows(random.Random(f"{seed}/own windows"), files, folder)
+
+
+def of_own_windows(chance: random.Random, files: Mapping[str, EventFiles], folder: Path) -> Iterator[tuple[str, str]]:
+    """Sessions, and joins with a bound: what tuples decide the windows of."""
+    for number in range(SESSIONS_OF_A_SEED + BOUNDED_OF_A_SEED):
+        slack, cut = chance.choice([*range(10), COMPLETE]), chance.choice(CUTS)
+        try:
+            if number < SESSIONS_OF_A_SEED:
+                text = draw_session_query(chance)
+                comparison = compared_sessions(text, files, folder, slack, cut)
+            else:
+                bounded = draw_bounded_query(chance)
+                text = bounded.text
+                comparison = compared_bounded(bounded, files, folder, slack, cut)
+        except NotTakenError as refused:
+            yield text, f"refused: {refused}"
+            continue
+        where = f"{text}  (waits {slack} min, {cut})"
+        yield where, "" if comparison is None or comparison.equal else str(comparison)
 
 
 def main() -> int:

@@ -43,10 +43,11 @@ class NotTakenError(Exception):
 
 def parse(text: str) -> Query:
     """A query on the streams and the table; NotTakenError with the mistakes if it is refused."""
-    return _parsed(text, declared(), {"goods": GOODS})
+    return parsed(text, declared(), {"goods": GOODS})
 
 
-def _parsed(text: str, streams: Mapping[str, StreamSchema], tables: Mapping[str, ReferenceTable]) -> Query:
+def parsed(text: str, streams: Mapping[str, StreamSchema], tables: Mapping[str, ReferenceTable]) -> Query:
+    """A query on these streams and tables."""
     report = Report(Source(Path("q.sql"), text))
     query = parse_query("q", report, streams, 5 * MINUTE_US, tables)
     if query is None:
@@ -126,7 +127,7 @@ def compared(
     ``folder``: of ``events_x`` and ``events_y``, and of what is made of them.
     """
     schedule, coverage, windows = schedules(query, slack, held)
-    plain = _parsed(text_by_hand(text), by_hand(), {})
+    plain = parsed(text_by_hand(text), by_hand(), {})
     connection = connect()
     register(connection, plain, windows)
     sql = top_k_sql(plain, folder) if plain.kind == "top_k" else aggregate_sql(plain, folder)

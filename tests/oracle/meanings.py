@@ -89,7 +89,7 @@ def write_meanings(files: Mapping[str, EventFiles], folder: Path) -> dict[str, E
     connection = connect()
     tables = {name: parquet(folder, f"events_{name}") for name in STREAMS}
     for name, sql in _BY_HAND.items():
-        _copy(connection, sql.format(**tables), folder, name)
+        write_rows(connection, sql.format(**tables), folder, name)
         tables[name] = parquet(folder, f"events_{name}")
     rows = [(late, *row) for late, version in enumerate(_VERSIONS) for row in version]
     connection.register(
@@ -98,7 +98,7 @@ def write_meanings(files: Mapping[str, EventFiles], folder: Path) -> dict[str, E
     change = f"{BEGIN + _INTERVAL:%Y-%m-%d %H:%M:%S}+00"
     for kind, name in (("JOIN", "x_goods"), ("LEFT JOIN", "x_goods_left")):
         on = f"key = k AND late = CAST(arrival_time >= TIMESTAMPTZ '{change}' AS INTEGER)"
-        _copy(connection, f"SELECT e.*, w, m FROM {tables['x']} AS e {kind} goods ON {on}", folder, name)
+        write_rows(connection, f"SELECT e.*, w, m FROM {tables['x']} AS e {kind} goods ON {on}", folder, name)
     versions = {}
     for number, version in enumerate(_VERSIONS):
         path = folder / f"goods-{number}.parquet"
@@ -110,7 +110,8 @@ def write_meanings(files: Mapping[str, EventFiles], folder: Path) -> dict[str, E
     return {name: replace(of, references=references) for name, of in files.items()}
 
 
-def _copy(connection: Any, sql: str, folder: Path, stream: str) -> None:
+def write_rows(connection: Any, sql: str, folder: Path, stream: str) -> None:
+    """Write what a statement gives as the tuples of a stream."""
     path = folder / f"events_{stream}" / "interval=1" / "1.parquet"
     path.parent.mkdir(parents=True)
     connection.execute(f"COPY ({sql}) TO '{path}' (FORMAT parquet)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 # Aggregate → calls of it; {c} is an alias and a point, or nothing. Beside those of a registry, so that none is missed.
 CALLS = {
@@ -86,6 +87,10 @@ _ZONES = ["Europe/Berlin", "America/New_York", "Asia/Kolkata", "Asia/Beirut", "A
 _VALUES = ["{c}v", "{c}n", "{c}d", "{c}k", "{c}t", "{c}b", "{c}v + 1", "{c}n * 2", "ABS({c}v)", "UPPER({c}k)", "-{c}v"]
 # Aggregates that are 0 of nothing.
 _FLOORED = re.compile(r"(SELECT )?(COUNT|COUNT_IF|SUM)\((?!DISTINCT)")
+# Of what a late match takes back, they cannot be.
+CANNOT_BE_TAKEN_BACK = {
+    "min", "max", "min_by", "max_by", "first_value", "last_value", "any_value", "bool_and", "bool_or",
+}  # fmt: skip
 _WINDOWS = ["[10 MINUTES]", "[RANGE 10 MINUTES]"]
 _EVERY = "EVERY 5 MINUTES"
 
@@ -105,6 +110,108 @@ def draw_calendar_query(chance: random.Random) -> str:
     stream = f"x{chance.choice(['', '', ' [1 DAY]', ' [2 DAYS]', ' [30 HOURS]'])}"
     text = _select(chance, [""], stream, _conditions(chance, ""))
     return text.replace(_EVERY, f"EVERY 1 DAY AT TIME ZONE '{chance.choice(_ZONES)}'")
+
+
+def draw_session_query(chance: random.Random) -> str:
+    """Sessions of a stream, of a derived one or with a reference table, as Spark or as Flink writes them."""
+    gap_s, length = chance.choice([30, 60, 120, 300]), chance.choice(["", "", " [5 MINUTES]", " [10 MINUTES]"])
+    stream = chance.choice(["x", "x", "z", "zz"])
+    if chance.random() < 0.2:
+        return _of_flink(chance, stream, gap_s, length)
+    if chance.random() < 0.2:
+        text = _with_goods(chance)
+    else:
+        text = _select(chance, [""], f"{stream}{length}", _conditions(chance, ""))
+    session = f"session_window(event_time, '{gap_s} seconds')"
+    grouped = re.sub(r" GROUP BY (.*?)(?= HAVING| EVERY)", rf" GROUP BY \1, {session}", text)
+    if grouped == text:
+        grouped = text.replace(f" {_EVERY}", f" GROUP BY {session} {_EVERY}")
+    return grouped.removesuffix(f" {_EVERY}")
+
+
+def _of_flink(chance: random.Random, stream: str, gap_s: int, length: str) -> str:
+    keys = chance.sample(["k", "b", "n", "d"], chance.randint(0, 2))
+    by = f" PARTITION BY {', '.join(keys)}" if keys else ""
+    source = f"TABLE(SESSION(TABLE {stream}{by}, DESCRIPTOR(event_time), INTERVAL '{gap_s}' SECONDS)){length}"
+    calls = [f"{_call(chance, '')} AS v{number}" for number in range(chance.randint(1, 3))]
+    groups = ", ".join(["window_start", "window_end", *keys])
+    return f"SELECT {groups}, {', '.join(calls)} FROM {source} GROUP BY {groups}"
+
+
+@dataclass(frozen=True)
+class BoundedText:
+    """A join with a bound in time, as Tidegate and as DuckDB read it.
+
+    ``by_hand``: the query over ``pairs``, whose tuples are what the join has: columns of ``l``, and those of ``r`` with
+    ``r_`` before their names. ``on``: the condition of which they are pairs. ``range_s``, ``lag_s``: how long the
+    window of ``l`` is, and how long after its end a match may happen.
+    """
+
+    text: str
+    by_hand: str
+    kind: str
+    left: str
+    right: str
+    on: str
+    range_s: int
+    lag_s: int
+
+
+def draw_bounded_query(chance: random.Random) -> BoundedText:
+    """JOIN, LEFT, SEMI and ANTI, EXISTS and NOT EXISTS with a bound; of derived streams and reference tables, too."""
+    kind = chance.choice(["inner", "left", "semi", "anti", "exists", "not exists"])
+    shows_both = kind in ("inner", "left")
+    left, right = chance.choice(["x", "x", "z", "zz"]), chance.choice(["x", "y", "y", "z", "zz"])
+    minutes = chance.choice([5, 10])
+    bound, latest = _bound(chance)
+    keys = chance.choice([["k"], ["k"], ["n"], ["b"], ["k", "b"], ["d"]])
+    conditions = [f"l.{key} = r.{key}" if chance.random() < 0.5 else f"r.{key} = l.{key}" for key in keys] + [bound]
+    conditions += _conditions(chance, "r.", 1) + (_conditions(chance, "l.", 1) if kind != "exists" else [])
+    conditions += chance.sample([one for one in _OF_PAIRS if "event_time" not in one], chance.choice([0, 0, 1, 2]))
+    chance.shuffle(conditions)
+    on = " AND ".join(conditions)
+    where = _conditions(chance, "l.") + (_conditions(chance, "r.", 1) if kind == "inner" else [])
+    source = f"{left} [{minutes} MINUTES] AS l"
+    goods = left == "x" and chance.random() < 0.25
+    if goods:
+        source += f" {chance.choice(['', 'LEFT '])}JOIN goods AS g ON l.k = g.k"
+    by = [*_GROUPS, *_BY_GOODS] if goods else _GROUPS
+    names = [name for name in CALLS if kind in ("inner", "semi", "exists") or name not in CANNOT_BE_TAKEN_BACK]
+    of = _select(chance, ["l.", "r."] if shows_both else ["l."], "{source}", where, by, names)
+    # What DuckDB reads; columns of r, and its own event time, which orders FIRST and LAST, are those of the pair.
+    hand = re.sub(r"\b(FIRST|LAST)(?:_VALUE)?\(r\.(\w+)\)(.*?)(?= AS v\d)", _chosen_by_time, of)
+    hand = re.sub(r"\br\.(\w+)", r"l.r_\1", hand).replace("g.", "l.")
+    hand = hand.replace("{source}", f"pairs [{minutes} MINUTES] AS l")
+    joins = {"inner": chance.choice(["JOIN", "INNER JOIN"]), "left": chance.choice(["LEFT JOIN", "LEFT OUTER JOIN"])}
+    joins |= {"semi": "LEFT SEMI JOIN", "anti": "LEFT ANTI JOIN"}
+    if kind in joins:
+        text = of.replace("{source}", f"{source} {joins[kind]} {right} AS r ON {on}")
+    else:
+        exists = f"{kind.upper()} (SELECT 1 FROM {right} AS r WHERE {on})"
+        source += f" WHERE {exists}" + (" AND" if where else "")
+        text = of.replace(" WHERE ", " ", 1) if where and " FROM {source} WHERE " in of else of
+        text = text.replace("{source}", source)
+    same = {"exists": "semi", "not exists": "anti"}
+    return BoundedText(text, hand, same.get(kind, kind), source, right, on, 60 * minutes, 60 * max(latest, 0))
+
+
+def _bound(chance: random.Random) -> tuple[str, int]:
+    """A condition on both times, and how many minutes later than ``l`` an ``r`` may be at most."""
+    low, high = chance.choice([(0, 5), (0, 5), (-5, 5), (-10, 0), (5, 10), (0, 0), (-10, -5)])
+    ends = [
+        "l.event_time" + (f" {'+' if minutes > 0 else '-'} INTERVAL {abs(minutes)} MINUTES" if minutes else "")
+        for minutes in (low, high)
+    ]
+    if low == high or chance.random() < 0.5:
+        return f"r.event_time BETWEEN {ends[0]} AND {ends[1]}", high
+    first, last = chance.choice([">", ">="]), chance.choice(["<", "<="])
+    return f"r.event_time {first} {ends[0]} AND r.event_time {last} {ends[1]}", high
+
+
+def _chosen_by_time(call: re.Match[str]) -> str:
+    best = {"FIRST": "MIN_BY", "LAST": "MAX_BY"}[call[1]]
+    known = f"CASE WHEN r.{call[2]} IS NOT NULL THEN r.event_time END" if "IGNORE NULLS" in call[3] else "r.event_time"
+    return f"{best}(r.{call[2]}, {known}){call[3].replace(' IGNORE NULLS', '')}"
 
 
 def _promising(chance: random.Random, text: str, kind: str) -> str:
@@ -134,35 +241,43 @@ def _conditions(chance: random.Random, alias: str, most: int = 2) -> list[str]:
     return [one.format(c=alias) for one in chance.sample(_CONDITIONS, chance.randint(0, most))]
 
 
-def _call(chance: random.Random, alias: str) -> str:
-    call = chance.choice(CALLS[chance.choice(list(CALLS))]).format(c=alias)
+def _call(chance: random.Random, alias: str, names: Sequence[str] = tuple(CALLS)) -> str:
+    call = chance.choice(CALLS[chance.choice(names)]).format(c=alias)
     if chance.random() < 0.25:
         call, ignore, _ = call.partition(" IGNORE NULLS")
         call += f" FILTER (WHERE {chance.choice(_CONDITIONS).format(c=alias)}){ignore}"
     return call
 
 
-def _number(chance: random.Random, alias: str) -> str:
-    name = chance.choice(_NUMBERS)
+def _number(chance: random.Random, alias: str, names: Sequence[str] = _NUMBERS) -> str:
+    name = chance.choice(names)
     return chance.choice(_PLAIN_NUMBERS.get(name) or CALLS[name]).format(c=alias)
 
 
-def _select(chance: random.Random, sides: list[str], source: str, where: list[str], by: Sequence[str] = _GROUPS) -> str:
+def _select(
+    chance: random.Random,
+    sides: list[str],
+    source: str,
+    where: list[str],
+    by: Sequence[str] = _GROUPS,
+    names: Sequence[str] = tuple(CALLS),
+) -> str:
+    """``names``: the aggregates to choose from."""
+    numbers = [name for name in _NUMBERS if name.removesuffix("_number") in names]
     groups = [one.format(c=chance.choice(sides)) for one in chance.sample(by, chance.choice([0, 1, 1, 2, 3]))]
-    calls = [_call(chance, chance.choice(sides)) for _ in range(chance.randint(0 if groups else 1, 4))]
+    calls = [_call(chance, chance.choice(sides), names) for _ in range(chance.randint(0 if groups else 1, 4))]
     items = [f"{group} AS g{number}" for number, group in enumerate(groups)]
     items += [f"{call} AS v{number}" for number, call in enumerate(calls)]
     if calls and chance.random() < 0.2:
-        items.append(f"COALESCE({_number(chance, chance.choice(sides))}, 0) + 1 AS w")
+        items.append(f"COALESCE({_number(chance, chance.choice(sides), numbers)}, 0) + 1 AS w")
     text = f"SELECT {', '.join(items)} FROM {source}"
     text += f" WHERE {' AND '.join(where)}" if where else ""
     if groups:
         named = chance.choice([groups, [str(n + 1) for n in range(len(groups))], [f"g{n}" for n in range(len(groups))]])
         text += f" GROUP BY {', '.join(named)}"
     if groups and calls and chance.random() < 0.3:
-        text += (
-            f" HAVING {_number(chance, chance.choice(sides))} {chance.choice(['>', '<=', '<>'])} {chance.randint(0, 3)}"
-        )
+        value = _number(chance, chance.choice(sides), numbers)
+        text += f" HAVING {value} {chance.choice(['>', '<=', '<>'])} {chance.randint(0, 3)}"
     return f"{text} {_EVERY}"
 
 

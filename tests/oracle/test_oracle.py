@@ -12,7 +12,13 @@ import pytest
 from tests.examples import examples
 from tests.oracle.__main__ import differences
 from tests.oracle.evaluation import MINUTE_US, compared, parse, schedules
-from tests.oracle.queries import CALLS, draw_calendar_query, draw_query
+from tests.oracle.queries import (
+    CALLS,
+    draw_bounded_query,
+    draw_calendar_query,
+    draw_query,
+    draw_session_query,
+)
 from tests.oracle.streams import BEGIN, SCHEMA, draw_streams
 
 from tidegate.aggregates import AGGREGATES
@@ -33,6 +39,15 @@ def test_every_clause_is_among_a_few_hundred_queries() -> None:
     for clause in (" z [", " zz [", " JOIN goods", "LEFT JOIN goods", "% OF GROUPS", " IN v", " FOR EACH ", "[2 DAYS] ",
                    "AT TIME ZONE", "l.v > r.v", "QUALIFY", "HAVING"):  # fmt: skip
         assert any(clause in text for text in texts), clause
+
+
+def test_every_shape_of_sessions_and_bounded_joins_is_among_a_few_hundred_queries() -> None:
+    chance = random.Random(1)
+    texts = [draw_session_query(chance) for _ in range(300)] + [draw_bounded_query(chance).text for _ in range(300)]
+    for shape in ("session_window(", "TABLE(SESSION(TABLE z PARTITION BY ", "[5 MINUTES] GROUP BY", " LEFT JOIN ",
+                  " LEFT SEMI JOIN ", " LEFT ANTI JOIN ", " WHERE EXISTS (", " WHERE NOT EXISTS (", "JOIN goods",
+                  " BETWEEN l.event_time - INTERVAL", "r.event_time > ", " zz "):  # fmt: skip
+        assert any(shape in text for text in texts), shape
 
 
 @pytest.mark.long

@@ -63,6 +63,7 @@ def main() -> int:
             )
             if arguments.verbose:
                 print("   " + ", ".join(f"{key} {s:.1f}" for key, s in verdict.seconds.items()), flush=True)
+                print("   " + ", ".join(f"{count} {what}" for what, count in verdict.compared.items()), flush=True)
             for breach in verdict.breaches:
                 print(f"   {breach.law}: {breach.message}", flush=True)
             if verdict.breaches:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,44 @@ class File:
 
 
 @dataclass(frozen=True)
+class Reading:
+    """What a query asks, by hand, in DuckDB's SQL.
+
+    ``kind``: windows, sessions, or bounded (a join with a bound in time). ``sql``: the answer's ``keys`` (its groups)
+    and ``values`` for each ``number`` of a relation ``moments`` (number, window_end, begin, seen): of tuples between
+    begin and window_end that had arrived by ``seen``; of sessions ``begin`` is the last event. It reads
+    ``tuples_<stream>``, which has ``__seen`` beside a stream's columns. ``ends``: the events that may be a session's
+    last. ``gap_s``: of sessions; ``lag_s``: how long after a window's end a match may happen.
+    ``error``, ``floors``, ``of_groups``; ``accuracy``, ``for_each``: the promise. ``limit``, ``ranked_by``,
+    ``descending``, ``within``: of best groups. ``emit_early``, ``emit_every_s``: EMIT.
+    """
+
+    kind: str
+    sql: str
+    keys: tuple[str, ...]
+    values: tuple[str, ...]
+    error: float | None = None
+    floors: dict[str, float] = field(default_factory=dict)
+    of_groups: str = "100"
+    accuracy: float | None = None
+    for_each: bool = False
+    limit: int = 0
+    ranked_by: str = ""
+    descending: bool = True
+    within: tuple[str, ...] = ()
+    emit_early: bool = False
+    emit_every_s: int = 0
+    ends: str = ""
+    gap_s: int = 0
+    lag_s: int = 0
+
+
+def read_reading(values: dict[str, Any]) -> Reading:
+    """A reading from its JSON."""
+    return Reading(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+
+
+@dataclass(frozen=True)
 class Case:
     """One stranger's pipeline, and how it is run.
 
@@ -45,7 +83,7 @@ class Case:
     lengths of the runs of a second warehouse, which must come out the same. ``again``: numbers of the intervals that
     are then run once more there. ``publish``: whether dbt's models are built. ``live``: whether a third warehouse is
     filled by a live run. ``questions``: (stream, SQL, from, to)
-    that are asked of history.
+    that are asked of history. ``derived``: derived stream → SQL. ``readings``: query → what it asks, by hand.
     """
 
     name: str
@@ -60,6 +98,8 @@ class Case:
     live: bool = False
     questions: tuple[tuple[str, str, datetime, datetime], ...] = ()
     notes: dict[str, Any] = field(default_factory=dict)
+    derived: dict[str, str] = field(default_factory=dict)
+    readings: dict[str, Reading] = field(default_factory=dict)
 
     @property
     def pipeline(self) -> str:
@@ -79,6 +119,9 @@ class Case:
         (home / "pipeline.yml").write_text(text, encoding="utf-8")
         for name, sql in self.queries.items():
             (home / "queries" / f"{name}.sql").write_text(sql + "\n", encoding="utf-8")
+        for name, sql in self.derived.items():
+            (home / "streams").mkdir(exist_ok=True)
+            (home / "streams" / f"{name}.sql").write_text(sql + "\n", encoding="utf-8")
         for file in self.files:
             write_file(home / file.path, file, self.declaration["streams"][file.stream])
         about = {
@@ -92,6 +135,8 @@ class Case:
             "questions": [[s, q, a.isoformat(), b.isoformat()] for s, q, a, b in self.questions],
             "landed": {f.path: f.landed.isoformat() for f in self.files if f.landed is not None},
             "notes": self.notes,
+            "derived": self.derived,
+            "readings": {name: asdict(reading) for name, reading in self.readings.items()},
         }
         (folder / "case.json").write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
         return home
@@ -104,6 +149,8 @@ def read_case(folder: Path) -> Case:
     declaration = yaml.safe_load((home / "pipeline.yml").read_text(encoding="utf-8"))
     files = []
     known = {"pipeline.yml", *(f"queries/{path.name}" for path in (home / "queries").glob("*.sql"))}
+    derived = about.get("derived", {})
+    known |= {f"streams/{name}.sql" for name in derived}
     for path in sorted(p for p in home.rglob("*") if p.is_file()):
         name = str(path.relative_to(home))
         if name in known:
@@ -129,6 +176,8 @@ def read_case(folder: Path) -> Case:
             (s, q, datetime.fromisoformat(a), datetime.fromisoformat(b)) for s, q, a, b in about["questions"]
         ),
         notes=about["notes"],
+        derived=derived,
+        readings={name: read_reading(values) for name, values in about.get("readings", {}).items()},
     )
 
 

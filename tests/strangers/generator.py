@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.strangers.case import Case, File
 from tests.strangers.columns import ARRIVAL_TIMES, EVENT_TIMES, IDS, Values, instant, random_columns
+from tests.strangers.further import FURTHER_FROM, further, liven
 from tests.strangers.shapes import Shape, decimals, format_of, shape, with_lines
 from tests.strangers.traffic import BROKEN, LATENESS, RATES, StreamSpec, arrivals, broken_files, files, records
 from tests.strangers.wording import Table, Wording
@@ -56,6 +57,8 @@ def generate(seed: int) -> Case:
     most = max(2, min(6, 150 // ticks))
     intervals = chance.randint(2, most)
     horizon_s = interval_s * chance.choice([1, 1, 1, 2, 3])
+    if seed >= FURTHER_FROM:  # long enough for windows to become final
+        intervals, horizon_s = max(intervals, min(4, most)), min(horizon_s, 2 * interval_s)
     start = instant(chance.choice(STARTS))
     per_day = 86_400 // interval_s
     # Near the end of a day, so that the daily pass over history lies within the run; or anywhere.
@@ -65,6 +68,9 @@ def generate(seed: int) -> Case:
     count = chance.choice([1, 1, 2, 2, 3])
     names = Random(f"{seed}/names").sample(STREAM_NAMES, count)
     specs = [stream(seed, name, interval_s, tick_s, horizon_s, intervals, CAPACITY // count) for name in names]
+    if seed >= FURTHER_FROM:
+        for spec in specs:
+            liven(seed, spec)
     cutting = Random(f"{seed}/cuts")
     cuts = cut(cutting, intervals)
     held: list[File] = []
@@ -73,7 +79,7 @@ def generate(seed: int) -> Case:
         held += growing(spec, own, start + timedelta(seconds=interval_s * cuts[0])) if len(cuts) > 1 else own
     declaration = declare(seed, specs, start, interval_s, tick_s, horizon_s, held, end)
     queries = ask(seed, specs, interval_s, tick_s, intervals, start, end)
-    return Case(
+    case = Case(
         name=f"seed {seed}",
         declaration=declaration,
         queries=queries,
@@ -87,6 +93,7 @@ def generate(seed: int) -> Case:
         questions=questions(seed, specs, declaration, start, end),
         notes={"seed": seed},
     )
+    return further(case, seed, specs, tick_s, interval_s, horizon_s) if seed >= FURTHER_FROM else case
 
 
 def cut(chance: Random, intervals: int) -> tuple[int, ...]:

@@ -19,6 +19,7 @@ from infra.oracle.schedule import connect, final_windows, parquet
 from tests.live_files import contents, live_files, live_rows
 from tests.reader.accounts import Fate
 from tests.strangers.machine import World
+from tests.strangers.readings import Judge
 
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import EPOCH, Pipeline, Query, Stream, from_us, to_us
@@ -150,8 +151,38 @@ def accuracy_equals_brute_force(world: World) -> Iterator[str]:
     yield from _queries(world, check_accuracy)
 
 
-def _queries(world: World, check: Callable[..., Comparison]) -> Iterator[str]:
+def answers_are_the_readings(world: World) -> Iterator[str]:
+    """Of a query that was written twice by hand the answers are those of the other text, at their instants."""
+    for judge in _readings(world):
+        yield from judge.answers()
+
+
+def truth_is_the_readings(world: World) -> Iterator[str]:
+    """So is the truth, of all tuples within the horizon."""
+    for judge in _readings(world):
+        yield from judge.truth()
+
+
+def accuracy_follows_from_answers_and_truth(world: World) -> Iterator[str]:
+    """By the terms of the promise: floors, shares of groups, best groups, sessions."""
+    for judge in _readings(world):
+        yield from judge.accuracy()
+
+
+def updates_come_to_the_readings(world: World) -> Iterator[str]:
+    """After each further answer the rows of a window are those of the other text at that instant."""
+    for judge in _readings(world):
+        yield from judge.updates()
+
+
+def _readings(world: World) -> Iterator[Judge]:
     for query in world.pipeline.queries:
+        if query.id in world.case.readings:
+            yield Judge(world, query, world.case.readings[query.id])
+
+
+def _queries(world: World, check: Callable[..., Comparison]) -> Iterator[str]:
+    for query in (query for query in world.pipeline.queries if query.id not in world.case.readings):
         yield from _differences(check(world.pipeline, query, world.tables, world.start, world.end))
 
 
@@ -188,17 +219,21 @@ def enough_memory_is_level_a(world: World) -> Iterator[str]:
     do for, had left it no wider than it needed until then.
     """
     pipeline = world.pipeline
+    if pipeline.tables:
+        return  # what is looked up is held, too, and no tuple tells how long it is
     tick_s, needed = pipeline.tick_s, Counter[float]()
     rates = read_rows(world.tables, "stream_rates")
     for stream in pipeline.streams:
         own = [row for row in rates if row["stream"] == stream.name]
-        ranges = [w.range_s for q in pipeline.queries for w in q.windows if w.stream == stream.name]
+        ranges = [q.ranges_s()[stream.name] for q in pipeline.queries if stream.name in q.streams]
         if not ranges or not own:
             continue
         # The estimate begins with what was declared, and may lag behind what has come.
         events = Warehouse(world.whole, pipeline).read_arrow(f"events_{stream.name}")
         weights = tuple_bytes(planner.held(pipeline, stream), events).tolist()
         size = max([*weights, *(row["tuple_bytes"] or 0 for row in own)])
+        # A join with a bound holds a tuple twice: to be matched, and in its result.
+        size *= 2 if any(q.bounded is not None and stream.name in q.streams for q in pipeline.queries) else 1
         ticks = math.ceil((max(ranges) + pipeline.horizon_s) / tick_s) + 2
         came = {row["tick"].timestamp(): row["tuples"] for row in own}
         # A tick's row counts what came before it: of the last tick's own no row tells.
@@ -253,6 +288,8 @@ def no_query_is_silent_without_a_finding(world: World) -> Iterator[str]:
     """
     findings = [row for row in read_rows(world.tables, "quality_results") if not row["success"]]
     for query in world.pipeline.queries:
+        if query.sessions is not None or query.bounded is not None:
+            continue  # the law of readings knows which of them are due
         due = final_windows(world.pipeline, query, world.tables, world.start, world.end)
         truth = read_rows(world.tables, f"truth_{query.id}")
         if not due or not truth or read_rows(world.tables, f"answers_{query.id}"):
@@ -440,6 +477,19 @@ def commands_answer(world: World) -> Iterator[str]:
         connection.execute(duckdb_script(Warehouse(world.whole, world.pipeline)))
         for query in world.pipeline.queries:
             connection.execute(f'SELECT * FROM warehouse."answers_{query.id}"').fetchall()
+        if world.case.publish:
+            counted = connection.execute("SELECT query, count(*) FROM tidegate.answers GROUP BY query").fetchall()
+            of = {q.id: len(read_rows(world.tables, f"answers_{q.id}")) for q in world.pipeline.queries}
+            wanted = {name: count for name, count in of.items() if count}
+            if not any(q.on_miss == "omit" for q in world.pipeline.queries) and dict(counted) != wanted:
+                yield f"the mart answers has {dict(counted)} rows, the tables {wanted}"
+        for judge in _readings(world):
+            if judge.query.emits_updates and world.case.publish:  # dbt's project names the view
+                latest = connection.execute(f'SELECT * FROM tidegate."latest_{judge.query.id}"').to_arrow_table()
+                shown = [judge.plain(row) for row in latest.to_pylist()]
+                yield from _unlike(
+                    f"latest_{judge.query.id}", Counter(map(repr, judge.latest())), Counter(map(repr, shown))
+                )
     except duckdb.Error as error:
         yield f"sql --duckdb: {error}"
     for query in world.pipeline.queries:
@@ -461,6 +511,10 @@ LAWS: tuple[Law, ...] = (
     answers_equal_brute_force,
     truth_equals_brute_force,
     accuracy_equals_brute_force,
+    answers_are_the_readings,
+    truth_is_the_readings,
+    accuracy_follows_from_answers_and_truth,
+    updates_come_to_the_readings,
     no_more_is_held_than_the_budget,
     enough_memory_is_level_a,
     no_query_is_silent_without_a_finding,

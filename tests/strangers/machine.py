@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import traceback
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -57,6 +58,8 @@ class World:
     covered: list[bool] = field(default_factory=list)
     """Of the questions to history that were answered by an interval: whether it held the truth."""
     landings: dict[str, Landing] = field(default_factory=dict)
+    compared: Counter[str] = field(default_factory=Counter)
+    """How many rows were compared with readings."""
 
     @property
     def start(self) -> datetime:
@@ -89,6 +92,7 @@ class Verdict:
     seconds: dict[str, float]
     log: str
     covered: list[bool]
+    compared: Counter[str] = field(default_factory=Counter)
 
 
 @contextlib.contextmanager
@@ -130,7 +134,7 @@ def judge(case: Case, folder: Path, spark: Any = None) -> Verdict:
                     breaches.append(Breach(law.__name__, f"a user's error: {error}"))
                 except Exception:
                     breaches.append(Breach(law.__name__, traceback.format_exc()))
-    return Verdict(case, breaches, seconds, log.getvalue(), world.covered)
+    return Verdict(case, breaches, seconds, log.getvalue(), world.covered, world.compared)
 
 
 def through(world: World, spark: Any) -> Iterator[Breach]:

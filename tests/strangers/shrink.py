@@ -12,7 +12,7 @@ from tests.strangers.case import Case
 from tests.strangers.machine import judge
 
 MOST_TRIALS = 60
-OPTIONAL = {"description", "initial_slack", "promise_period", "rate_change", "partitions"}
+OPTIONAL = {"description", "initial_slack", "promise_period", "rate_change", "partitions", "tables"}
 OPTIONAL_OF_STREAM = {"history", "max_early", "max_width", "missing_file"}
 
 
@@ -45,9 +45,11 @@ def simpler(case: Case) -> Iterator[Case]:
         yield replace(case, cuts=(), again=())
     for name in list(case.queries):
         yield replace(case, queries={k: v for k, v in case.queries.items() if k != name})
+    for name in list(case.derived):
+        yield replace(case, derived={k: v for k, v in case.derived.items() if k != name})
     streams = case.declaration["streams"]
     for name in streams:
-        if len(streams) > 1 and not any(name in sql for sql in case.queries.values()):
+        if len(streams) > 1 and not any(name in sql for sql in (*case.queries.values(), *case.derived.values())):
             declaration = {**case.declaration, "streams": {k: v for k, v in streams.items() if k != name}}
             yield replace(case, declaration=declaration, files=tuple(f for f in case.files if f.stream != name))
     if case.questions:
