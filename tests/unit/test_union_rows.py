@@ -17,6 +17,7 @@ from tidegate.declarations.models import Pipeline
 from tidegate.engine.context import RunContext
 from tidegate.history.questions import query_history
 from tidegate.live.run import Live
+from tidegate.queries import sieves
 from tidegate.stages import run as stages
 from tidegate.store.intervals import interval_at, intervals_between
 from tidegate.store.warehouse import Warehouse
@@ -69,6 +70,7 @@ QUERIES = {
     "all_of_them": "SELECT COUNT(*) AS n, AVG(amount) AS a FROM moves [15 MINUTES]"
     " EMIT EARLY, EVERY 10 MINUTES UNTIL FINAL",
     "best": "SELECT product, amount FROM moves [30 MINUTES] ORDER BY amount DESC LIMIT 4",
+    "first": "SELECT product FROM twice [20 MINUTES] ORDER BY product LIMIT 5 EVERY 10 MINUTES",
     "labelled": "SELECT l.label, COUNT(*) AS n FROM large [30 MINUTES] AS m LEFT JOIN labels AS l"
     " ON LOWER(m.product) = l.product GROUP BY l.label",
     "pairs": "SELECT s.product, COUNT(*) AS n, SUM(m.amount) AS s FROM sales [10 MINUTES] AS s"
@@ -233,6 +235,19 @@ def test_narrow_windows_hold_what_all_of_their_streams_hold(tmp_path: Path) -> N
                 expected = Decimal(count / row["coverage"]).quantize(Decimal(1), ROUND_HALF_UP)
                 assert abs(row["n"] - expected) <= (0 if row["coverage"] == 1 else 1), (name, row)
     assert min(shares) < max(shares) == 1, "some windows are whole, and some are narrow"
+
+
+def test_what_is_kept_of_large_files_is_kept_for_each_select(
+    union: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files are sifted from one row on, and what is little is kept, here all; a second run reads what is kept."""
+    monkeypatch.setattr(sieves, "WORTH_ROWS", 1)
+    monkeypatch.setattr(sieves, "LARGEST_SHARE", 1)
+    warehouse = answered(tmp_path / "warehouse", declare(tmp_path / "market", union=True))
+    names = ["answers_best", "answers_first", "truth_hits", "truth_first"]
+    assert rows(warehouse, names) == rows(union, names)
+    kept = {path.name for path in (tmp_path / "warehouse" / "_sifted").iterdir()}
+    assert kept == {f"{name}.{number}" for name in ("best", "first", "hits") for number in (1, 2)}
 
 
 def test_history_is_that_of_the_declared_streams(tmp_path: Path) -> None:

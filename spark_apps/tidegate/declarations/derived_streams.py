@@ -301,7 +301,7 @@ class _Derived:
         items = self._items()
         first = offset_of(self.select)
         if names is not None and len(items) != len(names):
-            message = f"the SELECT has {len(items)} columns, and the first one of the union {len(names)}"
+            message = f"the SELECT has a list of {len(items)}, and the first one of the union a list of {len(names)}"
             self.report.add(offset_of(items[0]) if items else first, message, f"a value for each of {', '.join(names)}")
             names = None
         columns: dict[str, BranchColumn] = {}

@@ -102,9 +102,8 @@ def united(name: str, branches: Sequence[UnionBranch], report: Report) -> Stream
     found = [one for number, branch in enumerate(branches, 1) for one in _written(branch, number, types)]
     longest = max(len(sql) for one in found for sql in (one.predicate or "", *(c.expression for c in one.columns)))
     if len(found) > MAX_BRANCHES:
-        report.add(
-            0, f"the union has {len(found)} branches, those of unions that it reads among them", f"{MAX_BRANCHES}"
-        )
+        message = f"the union has {len(found)} branches, those of unions that it reads among them"
+        report.add(0, message, f"at most {MAX_BRANCHES}")
     elif longest > MAX_BRANCH_SQL:
         message = "with the columns of derived streams written out, an expression of the union is too long"
         report.add(0, message, f"at most {MAX_BRANCH_SQL} characters")
