@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tidegate.cli import main
@@ -17,7 +18,10 @@ from tidegate.declarations.models import Pipeline
 from tidegate.engine.context import RunContext
 from tidegate.history.questions import query_history
 from tidegate.live.run import Live
+from tidegate.operators.schedule import Schedule, window_ranges_us
 from tidegate.queries import sieves
+from tidegate.queries.questions import Answering
+from tidegate.queries.slices import question
 from tidegate.stages import run as stages
 from tidegate.store.intervals import interval_at, intervals_between
 from tidegate.store.warehouse import Warehouse
@@ -237,17 +241,22 @@ def test_narrow_windows_hold_what_all_of_their_streams_hold(tmp_path: Path) -> N
     assert min(shares) < max(shares) == 1, "some windows are whole, and some are narrow"
 
 
-def test_what_is_kept_of_large_files_is_kept_for_each_select(
-    union: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Files are sifted from one row on, and what is little is kept, here all; a second run reads what is kept."""
-    monkeypatch.setattr(sieves, "WORTH_ROWS", 1)
-    monkeypatch.setattr(sieves, "LARGEST_SHARE", 1)
-    warehouse = answered(tmp_path / "warehouse", declare(tmp_path / "market", union=True))
-    names = ["answers_best", "answers_first", "truth_hits", "truth_first"]
-    assert rows(warehouse, names) == rows(union, names)
-    kept = {path.name for path in (tmp_path / "warehouse" / "_sifted").iterdir()}
-    assert kept == {f"{name}.{number}" for name in ("best", "first", "hits") for number in (1, 2)}
+def test_what_is_kept_of_large_files_is_kept_for_each_select(union: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are sifted from one row on, and all of it is kept; those asked for the second time are read from there."""
+    end_us = int(START.timestamp() * 1e6) + np.arange(1, HOURS * 6, dtype=np.int64) * 600_000_000
+    with RunContext(union.pipeline, union.local.parent, here=True) as context:
+        for name in ("best", "first"):
+            query = union.pipeline.query(name)
+            asked = question(context, query, Schedule.from_ticks(end_us, 60_000_000, window_ranges_us(query, end_us)))
+            plain = Answering(asked).table()
+            assert plain.num_rows > 0
+            with monkeypatch.context() as patched:
+                patched.setattr(sieves, "WORTH_ROWS", 1)
+                patched.setattr(sieves, "LARGEST_SHARE", 1)
+                assert Answering(asked).table().equals(plain)
+                kept = {path.name for path in (union.local / "_sifted").glob(f"{name}.*")}
+                assert kept == {f"{name}.1", f"{name}.2"}
+                assert Answering(asked).table().equals(plain)
 
 
 def test_history_is_that_of_the_declared_streams(tmp_path: Path) -> None:
