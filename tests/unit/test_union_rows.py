@@ -10,12 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from infra.oracle.answers import check_accuracy, check_answers, check_truth
 
 from tidegate.cli import main
 from tidegate.declarations import load_pipeline
 from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline
 from tidegate.engine.context import RunContext
+from tidegate.history.filled import fill_answers
 from tidegate.history.questions import query_history
 from tidegate.live.run import Live
 from tidegate.operators.schedule import Schedule, window_ranges_us
@@ -67,6 +69,8 @@ SELECT r.at, g.product, -r.amount, 'back' FROM returns AS r JOIN goods AS g ON r
 OTHERS = {
     "large": "SELECT at, UPPER(product) AS product, amount FROM moves WHERE ABS(amount) > 6",
     "twice": "SELECT at, product FROM sales UNION ALL SELECT at, product FROM sales WHERE pieces > 1",
+    "plain": "SELECT product AS name, price AS size, at FROM sales WHERE pieces > 0\n"
+    "UNION ALL SELECT UPPER(article) || '!', amount, at FROM returns",
 }
 QUERIES = {
     "sums": "SELECT product, kind, COUNT(*) AS n, SUM(amount) AS s, MIN(amount) AS least FROM moves [30 MINUTES]"
@@ -89,6 +93,8 @@ QUERIES = {
 }
 NARROW = {
     "numbers": "SELECT COUNT(*) AS n FROM moves [30 MINUTES] ERROR 50%",
+    "names": "SELECT name, COUNT(*) AS n, SUM(size) AS s FROM plain [25 MINUTES] GROUP BY name ERROR 50%",
+    "sizes": "SELECT name, size FROM plain [25 MINUTES] ORDER BY size LIMIT 6 ACCURACY 80%",
     "doubles": "SELECT COUNT(*) AS n FROM twice [20 MINUTES] ERROR 50%",
 }
 
@@ -217,7 +223,7 @@ def test_a_live_run_gives_them_too(union: Warehouse, tmp_path: Path) -> None:
 
 def test_narrow_windows_hold_what_all_of_their_streams_hold(tmp_path: Path) -> None:
     """COUNT is of the tuples within the width that had arrived, divided by the share of the range that it is."""
-    pipeline = declare(tmp_path / "market", union=True, queries=NARROW, budget="2 KiB")
+    pipeline = declare(tmp_path / "market", union=True, queries=NARROW, budget="6 KiB")
     warehouse = answered(tmp_path / "warehouse", pipeline, one_by_one=True)
     records = tuples()
     times = {
@@ -239,6 +245,11 @@ def test_narrow_windows_hold_what_all_of_their_streams_hold(tmp_path: Path) -> N
                 expected = Decimal(count / row["coverage"]).quantize(Decimal(1), ROUND_HALF_UP)
                 assert abs(row["n"] - expected) <= (0 if row["coverage"] == 1 else 1), (name, row)
     assert min(shares) < max(shares) == 1, "some windows are whole, and some are narrow"
+    end = START + timedelta(hours=HOURS)
+    for query in (pipeline.query(name) for name in NARROW if name != "numbers"):
+        for check in (check_answers, check_truth, check_accuracy):
+            found = check(pipeline, query, warehouse.local, START, end)
+            assert found.equal, str(found)
 
 
 def test_what_is_kept_of_large_files_is_kept_for_each_select(union: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,6 +275,8 @@ def test_history_is_that_of_the_declared_streams(tmp_path: Path) -> None:
     end = START + timedelta(hours=1)
     with pytest.raises(UserError, match="'moves' is a union, and its past is that of sales and returns"):
         query_history(pipeline, tmp_path / "warehouse", "SELECT COUNT(*) FROM moves", START, end)
+    with pytest.raises(UserError, match="sums reads the union moves: history samples each stream by itself"):
+        fill_answers(pipeline, tmp_path / "warehouse", "sums", START, end)
 
 
 def test_explain_says_what_a_union_stands_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
