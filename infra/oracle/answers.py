@@ -23,7 +23,7 @@ import sqlglot
 from infra.oracle.schedule import ExpectedWindow, begin_of, connect, expected_windows, final_windows, parquet
 from sqlglot import exp
 
-from tidegate.declarations.models import Pipeline, Query
+from tidegate.declarations.models import Pipeline, Query, Window
 from tidegate.values.types import is_decimal
 
 Row = dict[str, Any]
@@ -131,6 +131,20 @@ def near(alias: str) -> str:
     return f"event_time BETWEEN {first} AND {last}"
 
 
+def tuples_of(window: Window, folder: Path) -> str:
+    """The tuples of a window's stream; of a union those of all its branches."""
+    if not window.branches:
+        return parquet(folder, f"events_{window.stream}")
+    selects = []
+    for branch in window.branches:
+        keys = [("event_id", branch.id), ("event_time", "event_time"), ("arrival_time", "arrival_time")]
+        columns = dict([*keys, *((column.name, column.expression) for column in branch.columns)])
+        listed = ", ".join(f"({duck(sql)}) AS {quoted(name)}" for name, sql in columns.items())
+        condition = duck(branch.predicate) if branch.predicate else "TRUE"
+        selects.append(f"SELECT {listed} FROM {parquet(folder, f'events_{branch.stream}')} WHERE {condition}")
+    return f"({' UNION ALL '.join(selects)})"
+
+
 def aggregate_sql(query: Query, folder: Path) -> str:
     """The brute-force statement of an aggregate or join-aggregate: windows × tuples × tuples, then GROUP BY."""
     joins, on_keys = [], []
@@ -150,7 +164,7 @@ def aggregate_sql(query: Query, folder: Path) -> str:
             for n, (of, column) in enumerate(j.columns)
             if of == alias and (of, column) in j.computed
         )
-        events = parquet(folder, f"events_{window.stream}")
+        events = tuples_of(window, folder)
         tuples = f"SELECT *{own} FROM {events} WHERE ({predicate}) AND {near(alias)}"
         name = quoted(alias)
         joins.append(
@@ -216,7 +230,7 @@ def top_k_sql(query: Query, folder: Path) -> str:
     order = ", ".join([*terms, "event_time", "event_id"])
     outputs = [f"{duck(o.expression)} AS {quoted(o.name)}" for o in query.outputs if o.name != "event_id"]
     columns = ", ".join(["window_end", "tuples.event_id", *outputs])
-    events = parquet(folder, f"events_{window.stream}")
+    events = tuples_of(window, folder)
     tuples = f"SELECT * FROM {events} WHERE ({predicate}) AND {near(window.alias)}"
     groups = (f"({duck(g.column)})" if g.computed else f"tuples.{quoted(g.column)}" for g in query.group_by)
     parts = ", ".join(["window_end", *groups])

@@ -297,12 +297,13 @@ def expected_windows(
         for window in query.windows:
             whole = begin_of(window, window_end)
             range_s = (window_end - whole).total_seconds()
-            held_from = bounds[window.stream].get(last_tick)
+            known = [held for stream in window.streams if (held := bounds[stream].get(last_tick)) is not None]
+            held_from = max(known, default=None)
             lower[window.alias] = whole if held_from is None else min(max(whole, held_from), window_end)
             width_s[window.alias] = (window_end - lower[window.alias]).total_seconds()
             coverage *= width_s[window.alias] / range_s
             ranges_s[window.alias] = range_s
-            may_miss = query.ranges_s()[window.stream] - tolerable_s.get(window.stream, 0.0)
+            may_miss = min(query.ranges_s()[s] - tolerable_s.get(s, 0.0) for s in window.streams)
             may_miss *= range_s / window.range_s
             if width_s[window.alias] >= range_s - 1e-6:
                 levels.append("A")

@@ -1,7 +1,8 @@
 """Derived streams and a reference table: as Tidegate declares them, and by hand as tables of DuckDB's.
 
-To Tidegate ``z`` and ``zz`` are derived streams and ``goods`` is a reference table. DuckDB reads ``events_z``,
-``events_zz``, ``events_x_goods`` (JOIN) and ``events_x_goods_left`` (LEFT JOIN) instead, whose rows are made here.
+To Tidegate ``z`` and ``zz`` are derived streams, ``u`` is a union and ``uu`` derived of it; ``goods`` is a reference
+table. DuckDB reads ``events_z``, ``events_zz``, ``events_u``, ``events_uu``, ``events_x_goods`` (JOIN) and
+``events_x_goods_left`` (LEFT JOIN) instead, whose rows are made here.
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ DERIVED = {
     "z": "SELECT event_time, UPPER(k) AS k, n, v * 2 AS v, d, NOT b AS b, t FROM x WHERE n IS NOT NULL OR b",
     "zz": "SELECT event_time, COALESCE(k, 'none') AS k, n % 5 AS n, v + 1 AS v, d, b, t FROM z "
     "WHERE v < 50 OR v IS NULL",
+    "u": "SELECT event_time, k, n, v, d, b, t FROM z UNION ALL "
+    "SELECT event_time, LOWER(k), n % 7, n, d, NOT b, t FROM y WHERE b OR b IS NULL UNION ALL "
+    "SELECT event_time, k, n, v, d, b, t FROM x WHERE n = 1 OR k = 'a'",
+    "uu": "SELECT event_time, UPPER(k) AS k, n % 11 AS n, v, d, NOT b AS b, t FROM u WHERE v < 20 OR b",
 }
 _IDENTITY = "event_id, event_time, arrival_time"
 # The same by hand, in the order in which they read each other.
@@ -37,6 +42,18 @@ _BY_HAND = {
     "z": f"SELECT {_IDENTITY}, upper(k) AS k, n, v * 2 AS v, d, NOT b AS b, t FROM {{x}} WHERE n IS NOT NULL OR b",
     "zz": f"SELECT {_IDENTITY}, coalesce(k, 'none') AS k, n % 5 AS n, v + 1 AS v, d, b, t FROM {{z}} "
     "WHERE v < 50 OR v IS NULL",
+    "u": " UNION ALL ".join(
+        f"SELECT '{n}:' || event_id AS event_id, event_time, arrival_time, {sql}"
+        for n, sql in enumerate(
+            [
+                "k, n, v, d, b, t FROM {z}",
+                "lower(k) AS k, n % 7 AS n, CAST(n AS DOUBLE) AS v, d, NOT b AS b, t FROM {y} WHERE b OR b IS NULL",
+                "k, n, v, d, b, t FROM {x} WHERE n = 1 OR k = 'a'",
+            ],
+            1,
+        )
+    ),
+    "uu": f"SELECT {_IDENTITY}, upper(k) AS k, n % 11 AS n, v, d, NOT b AS b, t FROM {{u}} WHERE v < 20 OR b",
 }
 _INTERVAL = timedelta(minutes=15)
 GOODS = ReferenceTable(

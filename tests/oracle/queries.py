@@ -100,7 +100,7 @@ def draw_query(chance: random.Random) -> str:
     kind = chance.choice(["aggregate", "aggregate", "goods", "join", "join", "best", "top_k"])
     draw = {"aggregate": _aggregate, "goods": _with_goods, "join": _join, "best": _best, "top_k": _top_k}
     text = draw[kind](chance)
-    stream = chance.choice(["x", "x", "z", "zz"])
+    stream = chance.choice(["x", "x", "z", "zz", "u", "uu"])
     text = text if kind == "goods" else re.sub(r"\bx (?=\[)", f"{stream} ", text)
     return _promising(chance, text, kind)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -15,7 +16,7 @@ import yaml
 
 from tidegate.aggregates.accumulators import Partial
 from tidegate.declarations import load_pipeline
-from tidegate.declarations.models import Pipeline, Query, to_us
+from tidegate.declarations.models import Branch, Lookup, Pipeline, Query, to_us
 from tidegate.declarations.tables import schema
 from tidegate.operators import join_aggregate, top_k
 from tidegate.operators.expressions import evaluate
@@ -149,9 +150,21 @@ def references(case, pipeline: Pipeline, folder: Path) -> References:
     return References({"kinds": pipeline.tables[0]}, {"kinds": versions}, us(60) - us(0))
 
 
-def with_kind(case, query: Query, row: dict[str, Any]) -> dict[str, Any]:
-    """A tuple, with what the query looks up for it: its own key's row, the last that began by its event time."""
-    lookups = [lookup for window in query.windows for lookup in window.lookups]
+def of_union(source: Branch, row: dict[str, Any], stream: pa.Schema) -> dict[str, Any]:
+    """A tuple of a branch as one of the union."""
+    identity = {"event_id": f"{source.id[1:3]}{row['event_id']}"}
+    identity |= {name: row[name] for name in ("event_time", "arrival_time")}
+    row = {name: row[name] for name in stream.names}
+    return identity | {c.name: of_row(c.expression, row, c.type, stream) for c in source.columns}
+
+
+def looked_up(stream: pa.Schema, lookups: Sequence[Lookup]) -> pa.Schema:
+    """A stream's columns, and those of the table that is looked up."""
+    return pa.schema([*stream, *((f"kinds[k].{name}", pa.string()) for _ in lookups for name in ("k", "kind"))])
+
+
+def with_kind(case, lookups: Sequence[Lookup], row: dict[str, Any]) -> dict[str, Any]:
+    """A tuple, with what is looked up for it: its own key's row, the last that began by its event time."""
     own = [
         one
         for one in (kinds(case, row["arrival_time"]) if lookups else [])
@@ -206,9 +219,13 @@ def test_on_the_pure_operators(case, pipeline, schedule):
 def arrivals(case, pipeline: Pipeline, query: Query) -> list[tuple[int, int, int, dict[str, Any]]]:
     """(side, event, arrival, row) in order of arrival, each side's predicates applied."""
     found = []
-    for side, window in enumerate(query.windows):
-        for row in tuples(case, window.stream, pipeline).to_pylist():
-            row = with_kind(case, query, row)
+    for side, window, source in ((n, w, source) for n, w in enumerate(query.windows) for source in w.sources):
+        for row in tuples(case, source.stream, pipeline).to_pylist():
+            row = with_kind(case, source.lookups, row)
+            if source.predicate and not matches(source.predicate, row):
+                continue
+            if source.columns:
+                row = of_union(source, row, looked_up(schema(pipeline, f"events_{source.stream}"), source.lookups))
             if window.alias in query.predicates and not matches(query.predicates[window.alias], row):
                 continue
             event_us = to_us(row["event_time"])
@@ -229,10 +246,12 @@ def pure_aggregate(case, pipeline: Pipeline, query: Query, schedule: Schedule) -
     spec = aggregate_spec(query)
     rows = []
     for side, event_us, arrival_us, row in arrivals(case, pipeline, query):
-        alias, stream = query.windows[side].alias, schema(pipeline, f"events_{query.windows[side].stream}")
-        if query.windows[side].lookups:
-            stream = pa.schema([*stream, *((f"kinds[k].{name}", pa.string()) for name in ("k", "kind"))])
-            row = {name: row[name] for name in stream.names}
+        window, alias = query.windows[side], query.windows[side].alias
+        if window.branches:
+            stream = pa.schema([(c.name, arrow_type(c.type)) for c in window.branches[0].columns])
+        else:
+            stream = looked_up(schema(pipeline, f"events_{window.stream}"), window.lookups)
+        row = {name: row[name] for name in stream.names}
         values: dict[str, Any] = {"side": side, "event_us": event_us, "arrival_us": arrival_us}
         for join in query.join_classes:
             values[join.slot] = of_row(join.sql(alias)[0], row, join.type, stream)

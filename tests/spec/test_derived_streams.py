@@ -17,6 +17,7 @@ from tidegate.declarations.derived_streams import MAX_EXPRESSION, DerivedStreams
 from tidegate.declarations.models import Query
 from tidegate.declarations.positions import Report, Source
 from tidegate.declarations.query_parser import parse_query
+from tidegate.declarations.scope import StreamSchema
 
 FIXTURES = Path(__file__).parent / "derived_streams"
 SCHEMAS = STREAMS | {"departures": replace(STREAMS["departures"], event_time="departed")}
@@ -77,6 +78,46 @@ def test_what_derived_streams_stand_for_may_not_grow_without_end(tmp_path: Path)
     assert all(len(column.expression) <= MAX_EXPRESSION for stream in derived.streams for column in stream.columns)
 
 
+def test_a_union_of_unions_has_no_more_branches_than_sixteen(tmp_path: Path) -> None:
+    """Each level doubles them; the level that makes them too many is named."""
+    files = "-- streams/s0.sql\nSELECT origin FROM departures UNION ALL SELECT origin FROM weather\n"
+    files += "".join(
+        f"-- streams/s{n}.sql\nSELECT origin FROM s{n - 1} UNION ALL SELECT origin FROM s{n - 1}\n" for n in range(1, 9)
+    )
+    _, derived, mistakes = read(tmp_path, files)
+    assert mistakes == [
+        "streams/s4.sql:1:1: the union has 32 branches, those of unions that it reads among them; expected at most 16"
+    ]
+    assert [len(stream.branches) for stream in derived.streams] == [2, 4, 8, 16]
+    identities = [branch.id for branch in derived.streams[-1].branches]
+    assert len(set(identities)) == 16, "each branch's tuples are told apart"
+
+
+def test_no_column_of_a_union_is_called_as_the_id_of_its_tuples(tmp_path: Path) -> None:
+    """Of a stream by itself it is that stream's; of a union it says of which SELECT the tuple is."""
+    (tmp_path / "streams").mkdir()
+    (tmp_path / "streams" / "u.sql").write_text("SELECT event_id, v FROM a UNION ALL SELECT event_id, v FROM a")
+    derived = DerivedStreams({"a": StreamSchema("a", {"event_id": "integer", "v": "double"}, "at")})
+    derived.read(tmp_path)
+    (mistake,) = derived.mistakes
+    assert "the id of a union's tuple says of which SELECT it is, so that no column is named 'event_id'" in str(mistake)
+    (tmp_path / "streams" / "u.sql").write_text(
+        "SELECT event_id AS number, v FROM a UNION ALL SELECT event_id, v FROM a"
+    )
+    derived = DerivedStreams({"a": StreamSchema("a", {"event_id": "integer", "v": "double"}, "at")})
+    derived.read(tmp_path)
+    assert not derived.mistakes
+    assert [c.expression for c in derived.streams[0].branches[1].columns] == ["TRY_CAST(event_id AS BIGINT)", "v"]
+
+
+def test_times_of_a_union_are_each_tuples_own(tmp_path: Path) -> None:
+    files = (
+        "-- streams/u.sql\nSELECT departed AS began, origin FROM departures UNION ALL SELECT {}, origin FROM weather\n"
+    )
+    assert read(tmp_path, files.format("observed"))[1].schemas["u"].event_time == "began"
+    assert read(tmp_path, files.format("CAST('2013-01-01' AS TIMESTAMP)"))[1].schemas["u"].event_time == "event_time"
+
+
 def test_a_derived_stream_says_what_it_stands_for(tmp_path: Path) -> None:
     files = "-- streams/low.sql\n-- Little delay.\nSELECT dep_delay AS d FROM departures WHERE dep_delay < 9\n"
     files += "-- streams/lower.sql\nSELECT d * 60 AS s FROM low WHERE d < 1\n"
@@ -91,4 +132,4 @@ def test_a_derived_stream_says_what_it_stands_for(tmp_path: Path) -> None:
 
 def test_the_fixtures_hold_the_cases_that_they_should() -> None:
     assert len(cases("valid.txt")) >= 4
-    assert len(cases("mistakes.txt")) >= 20
+    assert len(cases("mistakes.txt")) >= 30

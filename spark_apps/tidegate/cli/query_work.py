@@ -94,7 +94,8 @@ def _state(pipeline: Pipeline, query: Query) -> str:
 
 
 def _tuples(pipeline: Pipeline, window: Window, slack_s: float) -> float:
-    return float(pipeline.stream(window.stream).rate * (window.range_s + slack_s))
+    rate = sum(pipeline.stream(source.stream).rate for source in window.sources)
+    return float(rate * (window.range_s + slack_s))
 
 
 def _bytes(pipeline: Pipeline, query: Query, side: int) -> float:

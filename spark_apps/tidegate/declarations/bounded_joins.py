@@ -114,12 +114,8 @@ def _bounded(
 
 
 def _window(bare: Bare, bound: Bound, ranged: Window, sources: From) -> Window:
-    schema = sources.schemas[bare.alias]
-    stream, derived = (schema.stream, schema.name) if schema.stream else (schema.name, None)
     range_s = ranged.range_s - bound.low_s + bound.high_s
-    return Window(
-        alias=bare.alias, stream=stream, range_s=range_s, derived=derived, lookups=schema.lookups, bound=bound
-    )
+    return Window(alias=bare.alias, range_s=range_s, bound=bound, **sources.schemas[bare.alias].read)
 
 
 def _is_misplaced(part: exp.Expression, bare: Bare, scope: Scope, every: Scope, report: Report) -> bool:

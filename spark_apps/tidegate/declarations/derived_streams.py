@@ -2,6 +2,7 @@
 
 A derived stream is no copy of anything. Where a query names it, its columns are expressions over the tuples of the
 declared stream beneath it and its WHERE is one more condition; all that answers the query knows the declared stream.
+Of UNION ALL each SELECT is a branch (:mod:`tidegate.declarations.unions`).
 """
 
 from __future__ import annotations
@@ -11,19 +12,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sqlglot import exp
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokens import TokenType
 
 from tidegate.declarations.errors import Mistake
 from tidegate.declarations.expression_types import Typer, render, stored_column, typed_sql
 from tidegate.declarations.from_clause import check_table
 from tidegate.declarations.join_conditions import render_condition
-from tidegate.declarations.models import DerivedColumn, DerivedStream
-from tidegate.declarations.names import EVENT_COLUMNS, identifier_refusal, refusal
-from tidegate.declarations.positions import Misspelt, Report, read_source
+from tidegate.declarations.models import DerivedColumn, DerivedStream, Lookup
+from tidegate.declarations.names import EVENT_COLUMNS, ID_COLUMN, identifier_refusal, refusal
+from tidegate.declarations.positions import Misspelt, Report, Source, read_source
 from tidegate.declarations.query_parser import MAX_ANSWER_COLUMNS, parse_select
-from tidegate.declarations.query_text import MAX_BRACKETS, QueryText, split_query, tokenize
+from tidegate.declarations.query_text import MAX_BRACKETS, QueryText, leading_comment, split_query, tokenize
 from tidegate.declarations.reference_joins import ReferenceJoin, Tables, attach, take_joins
 from tidegate.declarations.scope import Scope, ScopedColumn, StreamSchema, offset_of
+from tidegate.declarations.unions import BranchColumn, UnionBranch, branch_texts, united
 from tidegate.values.types import ColumnType
 
 DERIVED_SHAPE = "SELECT columns and expressions FROM stream WHERE …"
@@ -36,16 +38,27 @@ _NAMES = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True)
+class _Select:
+    """One SELECT of a derived stream's file, and what it reads."""
+
+    select: exp.Select
+    table: exp.Table
+    joins: Sequence[ReferenceJoin]
+
+
 @dataclass
 class _File:
-    """A derived stream's file. ``select`` and ``table`` are None after a mistake."""
+    """A derived stream's file. ``selects``: of UNION ALL several, none after a mistake in any of them."""
 
     name: str
     report: Report
-    text: QueryText | None = None
-    select: exp.Select | None = None
-    table: exp.Table | None = None
-    joins: Sequence[ReferenceJoin] = ()
+    selects: Sequence[_Select] = ()
+
+    @property
+    def description(self) -> str:
+        """The comment that it begins with."""
+        return leading_comment(self.report.source.text)
 
 
 @dataclass
@@ -91,27 +104,36 @@ class DerivedStreams:
         self.mistakes.sort(key=lambda one: (str(one.file), one.line, one.column))
 
     def _resolve(self, file: _File) -> None:
-        """Make the schema of a derived stream, and before it that of the one that it reads."""
+        """Make the schema of a derived stream, and before it those of the ones that it reads."""
         if self.schemas is None or file.name in self.schemas or file.name in self._open:
             return
         self._open.append(file.name)
         schema = StreamSchema(file.name, None)
         try:
-            below = self._below(file)
-            if below is not None and file.select is not None:
-                derived = _Derived(file, below)
-                schema = derived.schema() or schema
-                if schema.columns is not None:
-                    self.streams.append(derived.model(schema))
+            below = [self._below(file, select.table) for select in file.selects]
+            read = [_Derived(file, s, known) for s, known in zip(file.selects, below, strict=True) if known is not None]
+            if read and len(read) == len(below):
+                schema = (read[0].schema() if len(read) == 1 else self._united(file, read)) or schema
+            if schema.columns is not None:
+                self.streams.append(_model(file, schema, [one.below.name for one in read]))
         except RecursionError:
             file.report.add(0, "the query is nested too deeply", "fewer levels, or shorter chains of operators")
         self.schemas[file.name] = schema
         self._open.remove(file.name)
 
-    def _below(self, file: _File) -> StreamSchema | None:
-        """The schema of the stream that a derived one reads; None after a mistake."""
-        table = file.table
-        if table is None or self.schemas is None:
+    def _united(self, file: _File, read: Sequence[_Derived]) -> StreamSchema | None:
+        """The schema of a union; None after a mistake."""
+        before = len(file.report.mistakes)
+        branches: list[UnionBranch] = []
+        for one in read:
+            names = list(branches[0].columns) if branches and len(file.report.mistakes) == before else None
+            found = one.branch(names, is_first=not branches)
+            branches.append(found)
+        return united(file.name, branches, file.report) if len(file.report.mistakes) == before else None
+
+    def _below(self, file: _File, table: exp.Table) -> StreamSchema | None:
+        """The schema of a stream that a derived one reads; None after a mistake."""
+        if self.schemas is None:
             return None
         names = dict.fromkeys([*self.schemas, *self._files])
         name = next((known for known in names if known.lower() == table.name.lower()), None)
@@ -134,23 +156,32 @@ class DerivedStreams:
 
 
 def _parse(file: _File, columns: set[str], tables: Tables) -> None:
-    """Read the syntax of a file: a SELECT over one stream, without any clause that belongs to a query."""
+    """Read the syntax of a file: SELECTs over one stream each, without any clause that belongs to a query."""
     report = file.report
     tokens = tokenize(report.source.text, report)
-    if tokens is None or not _is_one_select(tokens, report):
+    texts = None if tokens is None else branch_texts(tokens, report)
+    if texts is None:
         return
+    # Blanks stand for the other branches, so that places are those of the file.
+    found = [
+        _parse_select(Report(Source(report.source.file, text), report.mistakes), columns, tables) for text in texts
+    ]
+    selects = [select for select in found if select is not None]
+    file.selects = selects if len(selects) == len(found) else ()
+
+
+def _parse_select(report: Report, columns: set[str], tables: Tables) -> _Select | None:
     text = split_query(report)
     if text is None:
-        return
+        return None
     for window in text.windows.values():
         report.add(window.offset, "a derived stream has no window", "FROM stream; the queries that read it say it")
     for clause, offset in text.offsets.items():
         report.add(offset, f"{clause} stands in queries", f"{_IN_QUERIES}: {clause}")
     if text.windows or text.offsets:
-        return
+        return None
     select = parse_select(text, report, columns, DERIVED_SHAPE)
-    if select is not None and _has_nothing_else(select, report):
-        _read_from(file, text, select, tables)
+    return None if select is None or not _has_nothing_else(select, report) else _read(text, select, tables, report)
 
 
 def _has_nothing_else(select: exp.Select, report: Report) -> bool:
@@ -164,14 +195,14 @@ def _has_nothing_else(select: exp.Select, report: Report) -> bool:
     return True
 
 
-def _read_from(file: _File, text: QueryText, select: exp.Select, tables: Tables) -> None:
-    report = file.report
+def _read(text: QueryText, select: exp.Select, tables: Tables, report: Report) -> _Select | None:
+    """The SELECT with what it reads; None after a mistake."""
     if not select.args.get("from_"):
         report.add(offset_of(select), "FROM is missing", DERIVED_SHAPE)
-        return
+        return None
     joins = take_joins(select, text, report, tables)
     if joins is None:
-        return
+        return None
     if select.args.get("joins"):
         message = "a derived stream reads one stream, and reference tables"
         report.add(offset_of(select.args["joins"][0].this), message, "the join in the queries that read the streams")
@@ -183,25 +214,40 @@ def _read_from(file: _File, text: QueryText, select: exp.Select, tables: Tables)
         if not named:
             report.add(offset_of(table), "FROM takes a stream by name", DERIVED_SHAPE)
         elif check_table(table, report):
-            file.text, file.select, file.table, file.joins = text, select, table, joins
+            return _Select(select, table, joins)
+    return None
 
 
-def _is_one_select(tokens: list[Token], report: Report) -> bool:
-    for token in tokens:
-        if token.token_type is TokenType.UNION:
-            message = "UNION is not supported in a derived stream: a tuple has the id and the times of one stream"
-            report.add(token.start, message, "one SELECT a file, and queries over each of the streams")
-            return False
-    return True
+def _model(file: _File, schema: StreamSchema, reads: Sequence[str]) -> DerivedStream:
+    """The declared thing."""
+    assert schema.columns is not None and schema.stream is not None
+    columns = []
+    for name, kind in schema.columns.items():
+        column = ScopedColumn("", name, kind, schema.stored.get(name, ""), schema.computed.get(name, ""))
+        columns.append(DerivedColumn(name=name, type=kind, expression=_sql_of(column)))
+    return DerivedStream(
+        name=schema.name,
+        description=file.description,
+        reads=", ".join(dict.fromkeys(reads)),
+        stream=schema.stream,
+        columns=tuple(columns),
+        predicate=" AND ".join(schema.conditions) or None,
+        lookups=schema.lookups,
+        branches=schema.branches,
+    )
+
+
+def _sql_of(column: ScopedColumn) -> str:
+    """A column as SQL over the tuples' columns."""
+    return column.computed or stored_column(column).sql("spark")
 
 
 class _Derived:
-    """Reads what one derived stream means. ``below``: the schema of the stream that it reads."""
+    """Reads what one SELECT of a derived stream means. ``below``: the schema of the stream that it reads."""
 
-    def __init__(self, file: _File, below: StreamSchema):
-        assert file.select is not None and file.table is not None
+    def __init__(self, file: _File, read: _Select, below: StreamSchema):
         self.file, self.below, self.report = file, below, file.report
-        self.select, self.table = file.select, file.table
+        self.select, self.table, self.joins = read.select, read.table, read.joins
         self.alias = str(self.table.alias or self.table.name)
         self.scope = Scope({self.alias: below})
         self.typer = Typer(self.report, self._leaf)
@@ -209,11 +255,7 @@ class _Derived:
     def schema(self) -> StreamSchema | None:
         """What queries need to know of it; None after a mistake."""
         before = len(self.report.mistakes)
-        problem = refusal(self.alias, "alias") if self.table.alias else None
-        if problem:
-            self.report.add(offset_of(self.table.args["alias"]), *problem)
-        where = self.select.args.get("where")
-        lookups, self.wheres = attach(self.file.joins, [where.this] if where else [], self.scope, self.report)
+        lookups = self._lookups()
         if lookups is None:
             return None
         columns: dict[str, ColumnType] = {}
@@ -233,13 +275,11 @@ class _Derived:
                     stored[name] = column.source
             else:
                 computed[name] = self._short(typed_sql(render(node, self._bare), kind, node), node)
-        if len(columns) > MAX_ANSWER_COLUMNS:
-            self.report.add(0, "the stream has too many columns", f"at most {MAX_ANSWER_COLUMNS}")
+        self._check_number(len(columns))
         conditions = self._conditions()
         if len(self.report.mistakes) > before:
             return None
-        times = (self.below.event_time or "", "event_time")
-        shown = [name for name in columns if name not in computed and stored.get(name, name) in times]
+        shown = [name for name in columns if name not in computed and stored.get(name, name) in self._times]
         return replace(
             self.below,
             name=self.file.name,
@@ -249,26 +289,66 @@ class _Derived:
             stored=stored,
             computed=computed,
             conditions=conditions,
-            lookups=tuple(dict.fromkeys((*self.below.lookups, *lookups.get(self.alias, ())))),
+            lookups=tuple(dict.fromkeys((*self.below.lookups, *lookups))),
         )
 
-    def model(self, schema: StreamSchema) -> DerivedStream:
-        """The declared thing."""
-        assert schema.columns is not None and schema.stream is not None and self.file.text is not None
-        columns = []
-        for name, kind in schema.columns.items():
-            column = ScopedColumn(self.alias, name, kind, schema.stored.get(name, ""), schema.computed.get(name, ""))
-            sql = column.computed or stored_column(column).sql("spark")
-            columns.append(DerivedColumn(name=name, type=kind, expression=sql))
-        return DerivedStream(
-            name=schema.name,
-            description=self.file.text.description,
-            reads=self.below.name,
-            stream=schema.stream,
-            columns=tuple(columns),
-            predicate=" AND ".join(schema.conditions) or None,
-            lookups=schema.lookups,
+    def branch(self, names: Sequence[str] | None, is_first: bool) -> UnionBranch:
+        """The same of a branch of a union; whether it is any good, the report says.
+
+        ``names``: of its columns, as the first branch names them; None: not known, or it is the first.
+        """
+        lookups = self._lookups() or ()
+        items = self._items()
+        first = offset_of(self.select)
+        if names is not None and len(items) != len(names):
+            message = f"the SELECT has a list of {len(items)}, and the first one of the union a list of {len(names)}"
+            self.report.add(offset_of(items[0]) if items else first, message, f"a value for each of {', '.join(names)}")
+            names = None
+        columns: dict[str, BranchColumn] = {}
+        for place, item in enumerate(items):
+            node, offset = item.unalias(), offset_of(item)
+            kind = self.typer.value_type(node)
+            name = self._name(item, columns) if is_first else names[place] if names is not None else f"_{place}"
+            if kind is None or name is None:
+                continue
+            column = self.scope.find(node) if isinstance(node, exp.Column) else None
+            if isinstance(column, ScopedColumn):
+                sql, source = _sql_of(column), "" if column.computed else column.source
+            else:
+                sql, source = self._short(typed_sql(render(node, self._bare), kind, node), node), ""
+            if name.lower() == ID_COLUMN:
+                message = "the id of a union's tuple says of which SELECT it is, so that no column is named 'event_id'"
+                self.report.add(offset, message, "another name, with AS")
+            elif (
+                name.lower() in EVENT_COLUMNS
+                and not is_first
+                and name.lower() not in (source.lower(), "event_time" if source in self._times else "")
+            ):
+                message = f"'{name}' of the union is each tuple's own, and here it is something else"
+                self.report.add(offset, message, f"{name}, or another name in the first SELECT")
+            columns[name] = BranchColumn(kind, sql, offset, source in self._times)
+        self._check_number(len(columns))
+        return UnionBranch(
+            self.below, columns, self._conditions(), tuple(dict.fromkeys((*self.below.lookups, *lookups)))
         )
+
+    @property
+    def _times(self) -> tuple[str, str]:
+        """The columns that are the event time of the tuples."""
+        return self.below.event_time or "event_time", "event_time"
+
+    def _lookups(self) -> tuple[Lookup, ...] | None:
+        """What is looked up; None after a mistake."""
+        problem = refusal(self.alias, "alias") if self.table.alias else None
+        if problem:
+            self.report.add(offset_of(self.table.args["alias"]), *problem)
+        where = self.select.args.get("where")
+        lookups, self.wheres = attach(self.joins, [where.this] if where else [], self.scope, self.report)
+        return None if lookups is None else lookups.get(self.alias, ())
+
+    def _check_number(self, columns: int) -> None:
+        if columns > MAX_ANSWER_COLUMNS:
+            self.report.add(0, "the stream has too many columns", f"at most {MAX_ANSWER_COLUMNS}")
 
     def _items(self) -> list[exp.Expression]:
         """The SELECT list, with every ``*`` written out."""
@@ -291,7 +371,7 @@ class _Derived:
                 self.report.add(offset_of(item), f"unknown alias '{item.table}'", f"{self.alias}.*")
         return items
 
-    def _name(self, item: exp.Expression, before: Mapping[str, ColumnType]) -> str | None:
+    def _name(self, item: exp.Expression, before: Mapping[str, object]) -> str | None:
         """The column's name: the alias, else that of the column; None after a mistake."""
         node = item.unalias()
         column = self.scope.find(node) if isinstance(node, exp.Column) else None

@@ -8,6 +8,7 @@ from textwrap import wrap
 
 from tidegate.declarations.models import (
     REFERENCE_SHARE,
+    Branch,
     Column,
     DerivedStream,
     KafkaSource,
@@ -103,15 +104,31 @@ def _table_lines(pipeline: Pipeline, table: ReferenceTable) -> list[str]:
 
 def _derived_lines(stream: DerivedStream) -> list[str]:
     through = "" if stream.reads == stream.stream else f", through {stream.reads}"
+    names = " and ".join(stream.streams)
+    is_union = stream.stream == stream.name
     facts = [
-        ("tuples of", f"{stream.stream}{through}: no copy, with their ids, event times and arrival times"),
+        (
+            "tuples of",
+            f"{names}: no copy, with their event times and arrival times, and their ids behind the SELECT's number"
+            if is_union
+            else f"{stream.stream}{through}: no copy, with their ids, event times and arrival times",
+        ),
         ("looked up", _lookups(stream.lookups)),
         ("where", stream.predicate or ""),
-        ("columns", "\n".join(_table([(c.name, c.type, c.expression) for c in stream.columns]))),
-        ("history", f"that of {stream.stream}"),
+        ("columns", "\n".join(_table([(c.name, c.type, "" if is_union else c.expression) for c in stream.columns]))),
+        *((branch.stream, _branch(branch)) for branch in (stream.branches if is_union else ())),
+        ("history", f"that of {names}"),
     ]
     about = stream.description.split("\n\n")[0].replace("\n", " ")
     return [f"Derived stream {stream.name}" + (f": {about}" if about else ""), *_aligned(facts)]
+
+
+def _branch(branch: Branch) -> str:
+    """What a union has of a declared stream, line by line."""
+    lines = [f"looked up {_lookups(branch.lookups)}"] if branch.lookups else []
+    lines += [f"where {branch.predicate}"] if branch.predicate else []
+    columns = [*((c.name, f"= {c.expression}") for c in branch.columns), ("event_id", f"= {branch.id}")]
+    return "\n".join([*lines, *_table(columns)])
 
 
 def _source(stream: Stream) -> str:
@@ -228,7 +245,7 @@ def _result(query: Query) -> str:
 
 
 def _read(window: Window) -> str:
-    return f"{window.derived}, from {window.stream}" if window.derived else window.stream
+    return f"{window.derived}, from {' and '.join(window.streams)}" if window.derived else window.stream
 
 
 def _of_each(query: Query) -> str:
@@ -301,9 +318,10 @@ def _sessions(query: Query) -> list[str]:
     if query.sessions is None:
         return []
     longest, (window,) = show_duration(query.sessions.longest_us / SECOND_US), query.windows
+    streams, reach = " and ".join(window.streams), show_duration(window.range_s)
     text = (
         f"A session that has lasted for {longest} is cut at the next multiple of it since 1970. Sessions are never "
-        f"narrowed: the window of {window.stream} has to hold {show_duration(window.range_s)} and K; a session of "
+        f"narrowed: the window of {streams} has to hold {reach} and K; a session of "
         "which something has been let go is not answered, and counts as missed."
     )
     return wrap(text, _WIDTH)

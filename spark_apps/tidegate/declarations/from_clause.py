@@ -156,19 +156,16 @@ def _window(
 
     Whole days, weeks and months are those of the calendar, if the query has one.
     """
-    stream, derived = (schema.stream, schema.name) if schema.stream else (schema.name, None)
     if text.session is not None:
         sessions = read_sessions(clause, text.session, report, tick_us)
         if sessions is None:
             return None
         range_s = -(-sessions.reach_us // (tick_us or 1)) * (tick_us or 1) / SECOND_US
-        return Window(alias=alias, stream=stream, range_s=range_s, derived=derived, lookups=schema.lookups)
+        return Window(alias=alias, range_s=range_s, **schema.read)
     if clause.length is not None and text.calendar is not None:
         calendar = Calendar(text.calendar.zone, *clause.length)
         range_s = calendar.longest_us / SECOND_US
-        return Window(
-            alias=alias, stream=stream, range_s=range_s, calendar=calendar, derived=derived, lookups=schema.lookups
-        )
+        return Window(alias=alias, range_s=range_s, calendar=calendar, **schema.read)
     if clause.range_us is None:
         if clause.length is not None:
             unit = "months" if clause.length[1] else "weeks"
@@ -177,8 +174,7 @@ def _window(
     if tick_us and clause.range_us % tick_us:
         message = f"the range {show_duration(clause.range_us / SECOND_US)} is not a multiple of the tick"
         report.add(clause.offset, message, f"a multiple of {show_duration(tick_us / SECOND_US)}")
-    range_s = clause.range_us / SECOND_US
-    return Window(alias=alias, stream=stream, range_s=range_s, derived=derived, lookups=schema.lookups)
+    return Window(alias=alias, range_s=clause.range_us / SECOND_US, **schema.read)
 
 
 def read_sessions(clause: WindowClause, session: SessionClause, report: Report, tick_us: int | None) -> Sessions | None:

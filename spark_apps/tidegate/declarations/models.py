@@ -17,6 +17,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
 from tidegate.aggregates import AGGREGATES, AggregateFunction
+from tidegate.declarations.rewriting import rewritten
 from tidegate.values.calendar import Calendar
 from tidegate.values.types import ColumnType, is_number
 
@@ -260,6 +261,59 @@ class Lookup(Model):
         return f"{self.table}[{keys}].{column}"
 
 
+class DerivedColumn(Model):
+    """A column of a derived stream; ``expression``: Spark SQL over the bare column names of the declared stream."""
+
+    name: str
+    type: ColumnType
+    expression: str
+
+
+class Branch(Model):
+    """What a window reads of one declared stream: its tuples, or of a union those of one branch.
+
+    ``columns``: what the union's columns are of these tuples, and ``id`` what their ``event_id`` is, as Spark SQL;
+    empty where the tuples are read as they are. ``predicate``: Spark SQL that must be true of a tuple, or None.
+    ``lookups``: what is looked up for it, each after those that it needs. ``renamed``: of lookups by columns of the
+    union, how their columns' names begin there, and how of these tuples.
+    """
+
+    stream: str
+    columns: tuple[DerivedColumn, ...] = ()
+    id: str = ""
+    predicate: str | None = None
+    lookups: tuple[Lookup, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
+
+    def over(self, sql: str) -> str:
+        """SQL over the union's columns as SQL over the columns of these tuples.
+
+        >>> column = DerivedColumn(name="amount", type="double", expression="price * 2E0")
+        >>> Branch(stream="orders", columns=(column,), id="'1:' || event_id").over("amount > 9 AND event_id <> '1:7'")
+        "(price * 2E0) > 9 AND ('1:' || event_id) <> '1:7'"
+        """
+        return rewritten(sql, self._meant) if self.columns and sql else sql
+
+    def looking_up(self, lookups: tuple[Lookup, ...]) -> Branch:
+        """The same, with what is looked up for the union's tuples."""
+        own = self
+        for lookup in lookups:
+            meant = lookup.model_copy(update={"keys": tuple(map(own.over, lookup.keys))})
+            renamed = (*own.renamed, (lookup.name_of(""), meant.name_of("")))
+            every = tuple(dict.fromkeys((*own.lookups, meant)))
+            own = own.model_copy(update={"lookups": every, "renamed": renamed})
+        return own
+
+    def _meant(self, name: str) -> str | None:
+        """What a column of the union stands for."""
+        for before, here in self.renamed:
+            if name.lower().startswith(before.lower()):
+                return f"`{here}{name[len(before) :]}`"
+        expressions = {column.name.lower(): column.expression for column in self.columns}
+        sql = expressions.get(name.lower(), self.id if name.lower() == "event_id" else "")
+        return f"({sql})" if sql and not _PLAIN_KEY.fullmatch(sql) else sql or None
+
+
 class Bound(Model):
     """When the tuples of a window without RANGE match one of ``to``, the alias that has a window, and what comes of it.
 
@@ -289,6 +343,7 @@ class Window(Model):
     ``derived``: the derived stream that the query names; ``stream`` is then the one whose tuples it has. ``lookups``:
     what is looked up for a tuple, each after those that it needs. ``bound``: of a window without RANGE, from which it
     follows: with [t − T, t) the window of ``bound.to``, it is [t − T + low, t + high), and ``range_s`` its length.
+    ``branches``: of a union, whose name ``stream`` is then, and over whose columns all is that is said of the window.
     """
 
     alias: str
@@ -298,6 +353,19 @@ class Window(Model):
     derived: str | None = None
     lookups: tuple[Lookup, ...] = ()
     bound: Bound | None = None
+    branches: tuple[Branch, ...] = ()
+
+    @property
+    def sources(self) -> tuple[Branch, ...]:
+        """What it reads, stream by stream; of a union branch by branch, which may be of one stream."""
+        if not self.branches:
+            return (Branch(stream=self.stream, lookups=self.lookups),)
+        return tuple(branch.looking_up(self.lookups) for branch in self.branches)
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """Names of the declared streams whose tuples it holds, each once."""
+        return tuple(dict.fromkeys(branch.stream for branch in self.branches)) or (self.stream,)
 
 
 class Aggregate(Model):
@@ -490,7 +558,12 @@ class Query(Model):
     @property
     def streams(self) -> tuple[str, ...]:
         """Names of the streams read, each once, in order of first mention."""
-        return tuple(dict.fromkeys(w.stream for w in self.windows))
+        return tuple(dict.fromkeys(stream for w in self.windows for stream in w.streams))
+
+    @property
+    def sources(self) -> tuple[tuple[str, Branch], ...]:
+        """What its windows read, each with its alias."""
+        return tuple((window.alias, source) for window in self.windows for source in window.sources)
 
     @property
     def ranged(self) -> tuple[Window, ...]:
@@ -532,7 +605,7 @@ class Query(Model):
         ranges: dict[str, float] = {}
         for window in self.windows:
             reach_s = window.range_s + self.due_after_s(window)
-            ranges[window.stream] = max(ranges.get(window.stream, 0.0), reach_s)
+            ranges |= {stream: max(ranges.get(stream, 0.0), reach_s) for stream in window.streams}
         return ranges
 
     def due_after_s(self, window: Window) -> float:
@@ -596,19 +669,12 @@ class Query(Model):
         return {} if self.error is None else {name: floor / self.error for name, floor in self.floors.items()}
 
 
-class DerivedColumn(Model):
-    """A column of a derived stream; ``expression``: Spark SQL over the bare column names of the declared stream."""
-
-    name: str
-    type: ColumnType
-    expression: str
-
-
 class DerivedStream(Model):
     """A SELECT that queries read like a stream. It is no copy: its tuples are those of ``stream``, a declared one.
 
-    ``reads``: the stream that it names, which may be derived too. ``predicate``: Spark SQL over the bare column names
-    of ``stream``, with the conditions of all derived streams between, or None.
+    ``reads``: the stream that it names, which may be derived too; of UNION ALL all that it names. ``predicate``: Spark
+    SQL over the bare column names of ``stream``, with the conditions of all derived streams between, or None.
+    ``branches``: of a union, and of what reads one. ``stream`` is then the union's name, and SQL is over its columns.
     """
 
     name: str
@@ -618,6 +684,12 @@ class DerivedStream(Model):
     columns: tuple[DerivedColumn, ...]
     predicate: str | None
     lookups: tuple[Lookup, ...] = ()
+    branches: tuple[Branch, ...] = ()
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """Names of the declared streams whose tuples it has, each once."""
+        return tuple(dict.fromkeys(branch.stream for branch in self.branches)) or (self.stream,)
 
 
 class Pipeline(Model):
@@ -671,8 +743,8 @@ class Pipeline(Model):
 
     def lookups(self, stream: str) -> tuple[Lookup, ...]:
         """What queries look up for the tuples of a declared stream, each once and after those that it needs."""
-        every = (lookup for q in self.queries for w in q.windows if w.stream == stream for lookup in w.lookups)
-        return tuple(dict.fromkeys(every))
+        sources = (source for query in self.queries for _, source in query.sources if source.stream == stream)
+        return tuple(dict.fromkeys(lookup for source in sources for lookup in source.lookups))
 
     def max_width_s(self, stream: str) -> float:
         """The width in seconds past which surplus memory never widens the stream's window; finite for every stream.

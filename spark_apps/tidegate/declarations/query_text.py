@@ -204,7 +204,10 @@ def _is_plain_select(tokens: list[Token], report: Report) -> bool:
         return False
     for index, token in enumerate(tokens[1:], 1):
         if token.token_type in _SET_OPERATIONS:
-            report.add(token.start, f"{token.text.upper()} is not supported", "one SELECT, and a query for each other")
+            expected = "one SELECT, and a query for each other"
+            if token.token_type is TokenType.UNION:
+                expected += "; UNION ALL of tuples can be a derived stream, streams/<name>.sql"
+            report.add(token.start, f"{token.text.upper()} is not supported", expected)
             return False
         exists = index > 1 and tokens[index - 1].text == "(" and is_word(tokens[index - 2], "EXISTS")
         if token.token_type is TokenType.SELECT and not exists:

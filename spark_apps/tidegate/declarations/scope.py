@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
+from typing import Any
 
 from sqlglot import exp
 
-from tidegate.declarations.models import JoinClass, Lookup
+from tidegate.declarations.models import Branch, JoinClass, Lookup
 from tidegate.declarations.positions import Misspelt, Report
 from tidegate.values.types import ColumnType
 
@@ -33,7 +34,8 @@ class StreamSchema:
 
     Of a derived stream ``stream`` is the declared stream whose tuples it has; ``stored`` and ``computed`` say of its
     columns under which other name the tuples hold them, or by which Spark SQL they are computed of the tuples;
-    ``conditions`` must be true of a tuple; ``lookups``: what is looked up for it.
+    ``conditions`` must be true of a tuple; ``lookups``: what is looked up for it. Of a union, and of what reads one,
+    ``stream`` is the union, over whose columns all this is, and ``branches`` say what those are.
     """
 
     name: str
@@ -44,6 +46,13 @@ class StreamSchema:
     computed: Mapping[str, str] = field(default_factory=dict)
     conditions: tuple[str, ...] = ()
     lookups: tuple[Lookup, ...] = ()
+    branches: tuple[Branch, ...] = ()
+
+    @cached_property
+    def read(self) -> dict[str, Any]:
+        """What a `Window` says of the stream that it is of."""
+        stream, derived = (self.stream, self.name) if self.stream else (self.name, None)
+        return {"stream": stream, "derived": derived, "lookups": self.lookups, "branches": self.branches}
 
     @cached_property
     def by_lower(self) -> dict[str, str]:

@@ -131,6 +131,11 @@ def _fillable(pipeline: Pipeline, query_id: str) -> Query:
         raise UserError(f"{query_id} asks for the best groups: a sample ranks them otherwise, so it cannot be filled")
     if len(query.windows) > 1:
         raise UserError(f"{query_id} is a join: history samples each stream by itself, so it cannot be filled")
+    if query.windows[0].branches:
+        raise UserError(
+            f"{query_id} reads the union {query.windows[0].stream}: history samples each stream by itself, so it "
+            "cannot be filled"
+        )
     if pipeline.stream(query.streams[0]).history is None:
         raise UserError(f"stream '{query.streams[0]}' keeps no history: declare 'history' for it in pipeline.yml")
     return query

@@ -402,8 +402,8 @@ class Live:
         self, query: Query, plans: PlanHistory, slacks: SlackHistory, wanted: pa.Schema
     ) -> tuple[int, pa.Table]:
         """The same of sessions."""
-        bounds, (stream,) = (self.position.answered_us, self.position.taken_us), query.streams
-        tuples = SessionTuples(asked_of(self.here, query, slacks.waits(query), *bounds, plans.bounds[stream]))
+        bounds, held = (self.position.answered_us, self.position.taken_us), [plans.bounds[s] for s in query.streams]
+        tuples = SessionTuples(asked_of(self.here, query, slacks.waits(query), *bounds, held))
         found = tuples.found()
         rows = session_rows(self.context.pipeline, query, tuples.rows_of(found)[0], found, slacks)
         return len(found), in_order(rows.select(wanted.names).cast(wanted), session_order(query))

@@ -79,9 +79,9 @@ def answered_windows(query: Query, plans: PlanHistory, slacks: SlackHistory, giv
 
 def windows_of(query: Query, plans: PlanHistory, slacks: SlackHistory, given: Emissions) -> Windows:
     """What each of the answers holds, and what it says of itself."""
-    held_from_us = {stream: plans.held_from_us(stream, given.emit_us) for stream in query.streams}
     ranges_us = window_ranges_us(query, given.window_end_us)
-    lower_us = {w.alias: held_from_us[w.stream] for w in query.ranged} if query.is_narrowed else {}
+    ranged = query.ranged if query.is_narrowed else ()
+    lower_us = {window.alias: plans.window_from_us(window, given.emit_us) for window in ranged}
     waited_us = given.emit_us - given.window_end_us
     # Emissions are in the order of a schedule: its rows are theirs.
     schedule = Schedule.from_ticks(given.window_end_us, waited_us, ranges_us, lower_us)
@@ -92,7 +92,7 @@ def windows_of(query: Query, plans: PlanHistory, slacks: SlackHistory, given: Em
     share = np.min([widths_us[alias] / range_us for alias, range_us in ranges_us.items()], axis=0)
     for alias, range_us in ranges_us.items():
         coverage = coverage * (widths_us[alias] / range_us)
-    levels = plans.support_level(query, given, held_from_us)
+    levels = plans.levels(query, given)
     bounded = query.bounded
     if bounded is not None and bounded.bound is not None:
         low_us, high_us = (round(s * 1e6) for s in (bounded.bound.low_s, bounded.bound.high_s))

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.declarations.models import Lookup, Query, to_us
+from tidegate.declarations.models import Branch, Query, to_us
 from tidegate.engine import Slice
 from tidegate.engine.context import RunContext
 from tidegate.operators.arrivals import int64s
@@ -32,34 +32,32 @@ from tidegate.values.types import TIMESTAMP
 
 @dataclass(frozen=True, eq=False)
 class Arrived:
-    """What arrived in an interval of the stream that a query knows by an alias."""
+    """What arrived in an interval of a stream that a query knows by an alias."""
 
     query: Query
     alias: str
+    source: Branch
     interval: Interval
     files: EventFiles
-
-    @property
-    def lookups(self) -> tuple[Lookup, ...]:
-        """What is looked up for a tuple."""
-        return next(window.lookups for window in self.query.windows if window.alias == self.alias)
 
 
 def count_failures(
     context: RunContext, queries: Sequence[Query], intervals: Sequence[Interval]
 ) -> dict[tuple[str, Interval], int]:
-    """(query, interval) → how many of the tuples that arrived in it fail, once for each alias; none where none do.
+    """(query, interval) → how many of the tuples that arrived in it fail; none where none do.
+
+    A tuple counts once for each alias, and for each branch of a union.
 
     Of a query with DURATION only tuples of event times that one of its windows may hold.
     """
     warehouse, parts = context.warehouse, []
     for query in queries:
-        for window in query.windows:
-            if not any(can_fail(sql) for _, sql, _ in computations(query, window.alias)):
+        for alias, source in query.sources:
+            if not any(can_fail(sql) for _, sql, _ in computations(query, alias, source)):
                 continue
             for interval in intervals:
-                files = EventFiles.of(warehouse, context.pipeline.stream(window.stream), [interval.label])
-                parts.append(Arrived(query, window.alias, interval, files))
+                files = EventFiles.of(warehouse, context.pipeline.stream(source.stream), [interval.label])
+                parts.append(Arrived(query, alias, source, interval, files))
     counts: dict[tuple[str, Interval], int] = defaultdict(int)
     found = context.run_slices(failed_tuples, parts, sum(part.files.rows() for part in parts))
     for part, count in zip(parts, found, strict=True):
@@ -74,8 +72,8 @@ def count_failures(
 def failed_tuples(part: Slice) -> int:
     """How many of the tuples fail."""
     arrived: Arrived = part.of
-    schema, asked = arrived.files.schema, computations(arrived.query, arrived.alias)
-    references, lookups = arrived.files.references, arrived.lookups
+    schema, asked = arrived.files.schema, computations(arrived.query, arrived.alias, arrived.source)
+    references, lookups = arrived.files.references, arrived.source.lookups
     known = [*schema.names, *references.columns(lookups)]
     times = ["event_time", "arrival_time"] if lookups else ["event_time"]
     names = dict.fromkeys([*times, *(c for _, sql, _ in asked for c in columns_of(sql, known))])

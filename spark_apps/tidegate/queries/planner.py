@@ -51,10 +51,10 @@ FIRST_SCHEMA = pa.schema([("stream", pa.string()), ("first_arrival_us", pa.int64
 def held(pipeline: Pipeline, stream: Stream) -> tuple[Held, ...]:
     """What the operators of all queries on a stream hold of its tuples."""
     return tuple(
-        queries.held(query, window.alias)
+        queries.held(query, alias, source)
         for query in pipeline.queries
-        for window in query.windows
-        if window.stream == stream.name
+        for alias, source in query.sources
+        if source.stream == stream.name
     )
 
 

@@ -157,6 +157,11 @@ class PlanHistory:
         """
         return self.bounds[stream].held_from_us(t_us, self.pipeline.tick_s * 1_000_000)
 
+    def window_from_us(self, window: Window, t_us: Int64s) -> Int64s:
+        """Least event time that a query's window holds at each instant: of a union what all its streams hold."""
+        latest: Int64s = np.max([self.held_from_us(stream, t_us) for stream in window.streams], axis=0)
+        return latest
+
     def lower_us(self, stream: str, t_us: Int64s) -> Int64s:
         """Least event time that the stream's window holds once the evictions of each instant are done."""
         return self.bounds[stream].lower_us(t_us)
@@ -170,14 +175,14 @@ class PlanHistory:
         whole = np.ones(len(given.emit_us), dtype=bool)
         tolerable = whole.copy()
         ranges_s, ranges_us = query.ranges_s(), window_ranges_us(query, given.window_end_us)
-        for window in query.windows:
+        for window, stream in [(one, stream) for one in query.windows for stream in one.streams]:
             if not query.is_narrowed:
                 reach_us = begins_before_us(window, ranges_us)
-                whole &= held_from_us[window.stream] <= given.window_end_us - reach_us
+                whole &= held_from_us[stream] <= given.window_end_us - reach_us
                 continue
             # What lets go beyond a window's end holds nothing of it, not less.
-            held_s = np.maximum(given.window_end_us - held_from_us[window.stream], 0) / 1e6
-            missing = [ranges_s[window.stream] - row.tolerable_s.get(window.stream, 0.0) for row in rows]
+            held_s = np.maximum(given.window_end_us - held_from_us[stream], 0) / 1e6
+            missing = [ranges_s[stream] - row.tolerable_s.get(stream, 0.0) for row in rows]
             range_s = ranges_us[window.alias] / 1e6
             # Of a calendar's ranges a plan knows the longest.
             slack_width_s = np.array(missing or [0.0])[given.row] * (range_s / window.range_s)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.aggregates.accumulators import Partial
-from tidegate.declarations.models import Aggregate, Query, Window
+from tidegate.declarations.models import Aggregate, Branch, Query, Window
 from tidegate.operators import best_groups, bounded_join, join_aggregate, top_k
 from tidegate.operators.arrivals import is_text, layout_bytes
 from tidegate.operators.expressions import Failed
@@ -236,10 +236,22 @@ def _bounded_join(query: Query, sides: Sequence[scan.Side]) -> bounded_join.Boun
         right=of[bounded.alias],
         conditions=tuple(condition.expression for condition in query.conditions),
         shown=pa.schema([pa.field(name, types[name]) for name in shown.names]),
-        missing=sides[[w.alias for w in query.windows].index(bounded.alias)].of_nothing()
-        if bound.kind == "left"
-        else None,
+        missing=_of_nothing(query, bounded, sides) if bound.kind == "left" else None,
     )
+
+
+def _of_nothing(query: Query, window: Window, sides: Sequence[scan.Side]) -> pa.Table:
+    """What the columns of a window are where there is no tuple; of a union its own columns are NULL."""
+    first = [w.alias for w in query.windows].index(window.alias)
+    side = next(side for side in sides if side.constants["side"] == pa.scalar(first, pa.int8()))
+    if not window.branches:
+        return side.of_nothing()
+    (branch, *_) = window.branches
+    schema = pa.schema([(column.name, arrow_type(column.type)) for column in branch.columns])
+    times = pa.schema([side.files.schema.field(name) for name in ("event_time", "arrival_time")])
+    known = set(schema.names)
+    files = scan.EventFiles((), pa.schema([*schema, *(field for field in times if field.name not in known)]))
+    return replace(side, files=files, columns=_columns(query, computations(query, window.alias))).of_nothing()
 
 
 def _slot_types(query: Query) -> dict[str, pa.DataType]:
@@ -318,28 +330,24 @@ def valued(query: Query, partial: pa.Table, coverage: np.ndarray) -> tuple[pa.Ta
 
 
 def sides_of(question: Question, schedules: Sequence[Schedule]) -> list[scan.Side]:
-    """What is read for all windows of some schedules, an entry an alias."""
-    query, counted = question.query, _counted(question.query)
+    """What is read for all windows of some schedules, an entry an alias; of a union one for each branch."""
+    query = question.query
     sides = []
-    for index, window in enumerate(query.windows):
-        asked = computations(query, window.alias)
+    for index, window, source in [(n, w, source) for n, w in enumerate(query.windows) for source in w.sources]:
+        asked = computations(query, window.alias, source)
         conditions = tuple(sql for slot, sql, _ in asked if slot is None)
-        columns = {
-            slot: (f"CASE WHEN ({sql}) IS NOT NULL THEN TRUE END" if slot in counted else sql, kind or pa.bool_())
-            for slot, sql, kind in asked
-            if slot is not None
-        }
         firsts, ends, lasts = zip(*(_bounds_us(schedule, window) for schedule in schedules), strict=True)
         bounds_us = min(firsts), max(ends), max(lasts)
         constants = {"side": pa.scalar(index, pa.int8())}
-        files, waited_us = question.files[window.stream], question.waited_us
+        files, waited_us = question.files[source.stream], question.waited_us
         held = {
             a.slot: scan.HeldOf(a.called.held, _by(a) if a.by is not None else None, a.parameters)
             for a in query.aggregates
             if a.alias == window.alias and a.called.valued
         }
+        columns = _columns(query, asked)
         side = scan.Side(files, bounds_us, conditions, columns, constants, held, waited_us=waited_us)
-        side = replace(side, lookups=window.lookups)
+        side = replace(side, lookups=source.lookups)
         if question.part is not None:
             key = shared_key(query)
             assert key is not None
@@ -350,10 +358,27 @@ def sides_of(question: Question, schedules: Sequence[Schedule]) -> list[scan.Sid
         return sides
     spec = top_k_spec(query, question.pane_us)
     (window,) = query.windows
-    computed: Any = computations(query, window.alias)
-    if window.lookups:
-        computed = computed, window.lookups
-    return [replace(sides[0], sieve=Sieve.of(kept_in, query.id, spec, computed))]
+    sifting = []
+    for number, (side, source) in enumerate(zip(sides, window.sources, strict=True), 1):
+        computed: Any = computations(query, window.alias, source)
+        if source.lookups:
+            computed = computed, source.lookups
+        # A file may be of two branches, and what is kept of it is another thing for each.
+        name = f"{query.id}.{number}" if window.branches else query.id
+        sifting.append(replace(side, sieve=Sieve.of(kept_in, name, spec, computed)))
+    return sifting
+
+
+def _columns(
+    query: Query, asked: Sequence[tuple[str | None, str, pa.DataType | None]]
+) -> dict[str, tuple[str, pa.DataType]]:
+    """Slot → SQL and type of its value."""
+    counted = _counted(query)
+    return {
+        slot: (f"CASE WHEN ({sql}) IS NOT NULL THEN TRUE END" if slot in counted else sql, kind or pa.bool_())
+        for slot, sql, kind in asked
+        if slot is not None
+    }
 
 
 def least_event_us(schedule: Schedule, window: Window) -> int:
@@ -430,11 +455,23 @@ def _by(aggregate: Aggregate) -> str:
     return f"{aggregate.slot}_by"
 
 
-def computations(query: Query, alias: str) -> list[tuple[str | None, str, pa.DataType | None]]:
+def computations(
+    query: Query, alias: str, source: Branch | None = None
+) -> list[tuple[str | None, str, pa.DataType | None]]:
     """(slot, SQL, type) of all that is computed from an alias' tuples, by whomever; conditions have no slot.
 
-    Conditions come first; nothing else is computed of a tuple for which one of them is not true.
+    Conditions come first; nothing else is computed of a tuple for which one of them is not true. ``source``: of which
+    of the alias' sources the tuples are.
     """
+    asked = _computations(query, alias)
+    if source is None:
+        return asked
+    own = [(slot, source.over(sql), kind) for slot, sql, kind in asked]
+    return own if source.predicate is None else [(None, source.predicate, pa.bool_()), *own]
+
+
+def _computations(query: Query, alias: str) -> list[tuple[str | None, str, pa.DataType | None]]:
+    """The same over the alias' columns, whatever they stand for."""
     asked: list[tuple[str | None, str, pa.DataType | None]] = []
     if query.predicates.get(alias):
         asked.append((None, query.predicates[alias], pa.bool_()))
@@ -481,17 +518,21 @@ def top_k_spec(query: Query, pane_us: int) -> top_k.Spec:
     return top_k.Spec(query.limit, terms, pa.schema(columns), pane_us, query.windows[0].alias, groups)
 
 
-def held(query: Query, alias: str) -> Held:
-    """What the query's operator holds of a tuple of the alias' stream."""
+def held(query: Query, alias: str, source: Branch | None = None) -> Held:
+    """What the query's operator holds of a tuple of the alias' stream; of a union, of a branch's."""
     fixed_bytes, values = 0, []
     for schema in held_schemas(query, alias):
         texts = {field.name for field in schema if is_text(field.type)}
         texts |= {f"{name}_by" for name in texts}
-        asked = [(sql, kind) for slot, sql, kind in computations(query, alias) if slot in texts]
+        asked = [(sql, kind) for slot, sql, kind in computations(query, alias, source) if slot in texts]
         values += [sql for sql, kind in asked if kind == pa.string()]
         packed = sum(_PACKED_BYTES for _, kind in asked if kind != pa.string())
         fixed_bytes += int(layout_bytes(schema, 1, 0)) + packed
-    return Held(fixed_bytes, tuple(values), query.predicates.get(alias))
+    predicate = query.predicates.get(alias)
+    if source is not None:
+        parts = [source.predicate, source.over(predicate or "")]
+        predicate = " AND ".join(sql for sql in parts if sql) or None
+    return Held(fixed_bytes, tuple(values), predicate)
 
 
 def held_schemas(query: Query, alias: str) -> list[pa.Schema]:

@@ -64,14 +64,14 @@ def write_session_answers(
     staged = {query.id: Staged(stage.commit, f"answers_{query.id}", intervals) for query in queries}
     parts: list[SessionAnswers] = []
     for query in queries:
-        (stream,) = query.streams
         bounds = intervals[0].start_us, intervals[-1].end_us
-        whole = asked_of(context, query, slacks.waits(query), *bounds, plans.bounds[stream])
-        for number, own in enumerate(session_cuts(whole, context.most_slices(whole.files.rows()))):
+        held = [plans.bounds[stream] for stream in query.streams]
+        whole = asked_of(context, query, slacks.waits(query), *bounds, held)
+        for number, own in enumerate(session_cuts(whole, context.most_slices(whole.rows()))):
             files = staged[query.id].files(number, labels_between(pipeline, *own))
             asked = whole if own == bounds else asked_of(context, query, whole.waits, *own, whole.held)
             parts.append(SessionAnswers(pipeline, asked, slacks, files, warehouse.schema(f"answers_{query.id}")))
-    done = context.run_slices(write_sessions, parts, sum(part.asked.files.rows() for part in parts))
+    done = context.run_slices(write_sessions, parts, sum(part.asked.rows() for part in parts))
     failed = count_failures(context, queries, intervals)
     for query in queries:
         wrote = [one for one, part in zip(done, parts, strict=True) if part.asked.query.id == query.id]

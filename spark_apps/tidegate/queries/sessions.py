@@ -7,6 +7,7 @@ being the group.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -38,17 +39,18 @@ class Asked:
     Args:
         waits: K by the end of a session.
         tick_us: the pipeline's tick.
-        held: what the stream's window holds at an instant: a session of which it has let something go is not answered.
-            None: whatever there is.
+        files: stream → its tuples.
+        held: what each stream's window holds at an instant: a session of which it has let something go is not answered.
+            Empty: whatever there is.
     """
 
     query: Query
-    files: scan.EventFiles
+    files: Mapping[str, scan.EventFiles]
     waits: Waits
     from_us: int
     until_us: int
     tick_us: int
-    held: EffectiveBounds | None = None
+    held: Sequence[EffectiveBounds] = ()
 
     @property
     def spec(self) -> Spec:
@@ -67,7 +69,11 @@ class Asked:
         bounds = (np.array([us], dtype=np.int64) for us in (self.until_us, self.until_us, self.first_us))
         end_us, emit_us, lower_us = bounds
         schedule = Schedule(end_us, emit_us, {window.alias: lower_us})
-        return Question(self.query, schedule, np.ones(1), {window.stream: self.files}, self.tick_us)
+        return Question(self.query, schedule, np.ones(1), self.files, self.tick_us)
+
+    def rows(self) -> int:
+        """How many rows the files have together."""
+        return sum(files.rows() for files in self.files.values())
 
 
 def asked_of(
@@ -76,23 +82,25 @@ def asked_of(
     waits: Waits,
     from_us: int,
     until_us: int,
-    held: EffectiveBounds | None = None,
+    held: Sequence[EffectiveBounds] = (),
 ) -> Asked:
     """What to ask of the warehouse's tuples for the sessions that are answered in [from_us, until_us)."""
-    (window,) = query.windows
-    warehouse, stream = context.warehouse, context.pipeline.stream(window.stream)
-    asked = Asked(
-        query, scan.EventFiles((), pa.schema([])), waits, from_us, until_us, context.pipeline.tick_s * 1_000_000, held
-    )
-    labels = warehouse.labels(f"events_{stream.name}")
-    return replace(asked, files=scan.EventFiles.between(warehouse, stream, labels, asked.first_us, until_us))
+    warehouse, pipeline = context.warehouse, context.pipeline
+    asked = Asked(query, {}, waits, from_us, until_us, pipeline.tick_s * 1_000_000, held)
+    files = {
+        stream.name: scan.EventFiles.between(
+            warehouse, stream, warehouse.labels(f"events_{stream.name}"), asked.first_us, until_us
+        )
+        for stream in map(pipeline.stream, query.streams)
+    }
+    return replace(asked, files=files)
 
 
 def session_cuts(asked: Asked, most: int) -> list[tuple[int, int]]:
     """How the instants of an :class:`Asked` are cut into slices, each as long as sessions and waits reach back."""
     reach_us = asked.from_us - asked.first_us
     span_us = asked.until_us - asked.from_us
-    number = max(1, min(slices_worth(asked.files.rows(), most), span_us // max(reach_us, 1)))
+    number = max(1, min(slices_worth(asked.rows(), most), span_us // max(reach_us, 1)))
     bounds = [asked.from_us + span_us * part // number for part in range(number + 1)]
     return list(zip(bounds[:-1], bounds[1:], strict=True))
 
@@ -137,8 +145,8 @@ class SessionTuples:
             kept &= found.end_us >= to_us(self.query.active_from)
         if self.query.active_to is not None:
             kept &= found.end_us < to_us(self.query.active_to)
-        if self.asked.held is not None:
-            kept &= self.asked.held.held_from_us(found.emit_us, self.asked.tick_us) <= found.start_us
+        for held in self.asked.held:
+            kept &= held.held_from_us(found.emit_us, self.asked.tick_us) <= found.start_us
         return found if kept.all() else found.of(kept)
 
     def rows_of(self, found: Answered) -> tuple[pa.Table, Int64s]:

@@ -46,9 +46,8 @@ def question(
     pipeline, warehouse = context.pipeline, context.warehouse
     newest_us = int(schedule.emit_us.max())
     files: dict[str, EventFiles] = {}
-    for window in query.windows:
-        stream = pipeline.stream(window.stream)
-        lower_us = min(least_event_us(schedule, w) for w in query.windows if w.stream == stream.name)
+    for stream in map(pipeline.stream, query.streams):
+        lower_us = min(least_event_us(schedule, w) for w in query.windows if stream.name in w.streams)
         labels = warehouse.labels(f"events_{stream.name}")
         kept_in = str(warehouse.local / KEPT)
         files[stream.name] = EventFiles.between(warehouse, stream, labels, lower_us, newest_us, kept_in)

@@ -149,7 +149,7 @@ def _bounds(
     ranges_us = window_ranges_us(query, ends_us)
     for window in query.windows:
         range_us = ranges_us[window.alias]
-        held_from_us = np.maximum(ends_us - range_us, plans.held_from_us(window.stream, bounds_at_us))
+        held_from_us = np.maximum(ends_us - range_us, plans.window_from_us(window, bounds_at_us))
         lower_us[window.alias] = np.where(final, ends_us - range_us, np.minimum(held_from_us, ends_us))
         part = (ends_us - lower_us[window.alias]) / range_us
         share, coverage = np.minimum(share, part), coverage * part

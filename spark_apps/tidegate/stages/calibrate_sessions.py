@@ -66,12 +66,12 @@ def learn_sessions(context: RunContext, stage: StageRun, intervals: Sequence[Int
     for query in queries:
         bounds = intervals[0].start_us, intervals[-1].end_us
         whole = asked_of(context, query, horizon, *bounds)
-        for number, own in enumerate(session_cuts(whole, context.most_slices(whole.files.rows()))):
+        for number, own in enumerate(session_cuts(whole, context.most_slices(whole.rows()))):
             asked = whole if own == bounds else asked_of(context, query, horizon, *own)
             files = staged[query.id].files(number, labels_between(pipeline, *own))
             truth = warehouse.schema(f"truth_{query.id}")
             parts.append(SessionLearning(pipeline, asked, grid_s, files, truth, schema))
-    done = context.run_slices(learnt_sessions, parts, sum(part.asked.files.rows() for part in parts))
+    done = context.run_slices(learnt_sessions, parts, sum(part.asked.rows() for part in parts))
     found = [schema.empty_table()]
     for query in queries:
         learnt = [one for one, part in zip(done, parts, strict=True) if part.asked.query.id == query.id]

@@ -185,7 +185,13 @@ def _stream(select: exp.Select, streams: Sequence[Stream], derived: Sequence[Der
     with_history = [s.name for s in streams if s.history is not None]
     stream = next((s for s in streams if s.name.lower() == name.lower()), None)
     if stream is None:
-        below = next((s.stream for s in derived if s.name.lower() == name.lower()), None)
+        known = next((s for s in derived if s.name.lower() == name.lower()), None)
+        below = known.stream if known is not None else None
+        if known is not None and known.branches:
+            raise UserError(
+                f"'{name}' is a union, and its past is that of {' and '.join(known.streams)}: ask each, with the "
+                "expressions and the WHERE that tidegate explain shows"
+            )
         if below is not None:
             raise UserError(
                 f"'{name}' is a derived stream, and its past is that of {below}: ask {below}, with the expressions and "
