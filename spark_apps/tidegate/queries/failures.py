@@ -142,7 +142,8 @@ def _files_of_pairs(
     context: RunContext, query: Query, aliases: tuple[str, str], interval: Interval
 ) -> tuple[dict[str, EventFiles], dict[str, EventFiles]]:
     warehouse, low_us, high_us = context.warehouse, *_distance_us(query, aliases)
-    streams = [context.pipeline.stream(window.stream) for window in query.windows if window.alias in aliases]
+    names = dict.fromkeys(name for window in query.windows if window.alias in aliases for name in window.streams)
+    streams = [context.pipeline.stream(name) for name in names]
     # A tuple that arrived before its event time counts from then on.
     latest_us = max(stream.max_late_s for stream in streams) * 1_000_000
     first_us = interval.start_us - latest_us - max(abs(low_us), abs(high_us))
@@ -223,14 +224,17 @@ def _tuples(
     sides = sides_of(Question(query, schedule, np.ones(1), {**files, **_no_files(query, files)}, 1), [schedule])
     tables = []
     for alias in arrived.aliases:
-        index = [window.alias for window in query.windows].index(alias)
+        index = pa.scalar([window.alias for window in query.windows].index(alias), pa.int8())
         slots = [*arrived.keys, *(c.slot for c in query.compared if c.alias == alias)]
-        columns = {slot: sides[index].columns[slot] for slot in slots}
-        side = replace(sides[index], bounds_us=(first_us, last_us + 1, end_us), columns=columns, held={})
-        times = [("event_us", pa.int64()), ("arrival_us", pa.int64())]
-        shape = pa.schema([*times, *((slot, kind) for slot, (_, kind) in columns.items())])
-        batches = (batch.select(shape.names).cast(shape) for batch in side.batches())
-        table = pa.concat_tables([shape.empty_table(), *batches])
+        parts = []
+        # A union has a side for each branch.
+        for side in (side for side in sides if side.constants["side"] == index):
+            columns = {slot: side.columns[slot] for slot in slots}
+            side = replace(side, bounds_us=(first_us, last_us + 1, end_us), columns=columns, held={})
+            times = [("event_us", pa.int64()), ("arrival_us", pa.int64())]
+            shape = pa.schema([*times, *((slot, kind) for slot, (_, kind) in columns.items())])
+            parts += [shape.empty_table(), *(batch.select(shape.names).cast(shape) for batch in side.batches())]
+        table = pa.concat_tables(parts)
         tables.append(table.filter(pa.array(int64s(table.column("arrival_us")) < end_us)))
     return tables
 
