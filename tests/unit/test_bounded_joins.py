@@ -276,3 +276,26 @@ def test_explain_says_how_they_are_joined(tmp_path: Path, capsys: pytest.Capture
     assert "payments from the time of to 30 minutes after each o" in text
     assert "each o that has no match; answered 30 minutes and K after a window's end" in text
     assert "Held whole or not at all" in text
+
+
+def test_constants_of_an_optional_derived_stream_are_null_where_nothing_matches(tmp_path: Path) -> None:
+    declare(tmp_path / "shop")
+    queries = tmp_path / "shop" / "queries"
+    for name in QUERIES.keys() - {"amounts"}:
+        (queries / f"{name}.sql").unlink()
+    (tmp_path / "shop" / "streams").mkdir()
+    kinds = "SELECT id, at, `order`, 'card' AS kind, COALESCE(amount, 0) AS amount FROM payments\n"
+    (tmp_path / "shop" / "streams" / "kinds.sql").write_text(kinds)
+    (queries / "kinds.sql").write_text(
+        "SELECT o.country, COUNT(*) AS n, COUNT(p.kind) AS paid, SUM(p.amount) AS amount "
+        f"FROM orders [1 HOUR] AS o LEFT JOIN kinds AS p ON {_MATCH} GROUP BY o.country EVERY 30 MINUTES"
+    )
+    pipeline = load_pipeline(tmp_path / "shop")
+    with RunContext(pipeline, tmp_path / "warehouse", here=True) as context:
+        stages.run(context, intervals_between(pipeline, START, START + timedelta(hours=3)), STAGES)
+    rows = {
+        name: by_window(context.warehouse.read_arrow(f"answers_{name}").to_pylist(), ["country", "n", "paid", "amount"])
+        for name in ("amounts", "kinds")
+    }
+    assert rows["amounts"] == rows["kinds"]
+    assert any(row["paid"] < row["n"] for own in rows["kinds"].values() for row in own)

@@ -8,7 +8,7 @@ stream without RANGE follows from the bound.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -18,7 +18,7 @@ from tidegate.declarations.join_conditions import Compared, check_connected, con
 from tidegate.declarations.models import Bound, JoinClass, Query, Window
 from tidegate.declarations.positions import Report
 from tidegate.declarations.query_text import QueryText
-from tidegate.declarations.scope import Scope, ScopedColumn, Unresolved, offset_of
+from tidegate.declarations.scope import Scope, ScopedColumn, StreamSchema, Unresolved, offset_of
 from tidegate.declarations.units import INTERVAL_US, SECOND_US, show_duration
 
 EXISTS_SHAPE = f"EXISTS (SELECT 1 FROM b WHERE b.x = a.x AND {BOUND_SHAPE})"
@@ -105,12 +105,20 @@ def _bounded(
         on, classes, compared = read_conditions(rest, every, report, paired=ranged.alias)
         predicates |= {alias: sql for alias, sql in on.items() if alias == bare.alias}
         if bare.kind == "left":
-            scope.aliases[bare.alias] = sources.schemas[bare.alias]
+            scope.aliases[bare.alias] = _optional(sources.schemas[bare.alias])
     if not report.mistakes:
         check_connected(every, classes, sources.offsets, report)
     if bound is None:
         return None
     return Joined((ranged, _window(bare, bound, ranged, sources)), predicates, classes, compared)
+
+
+def _optional(schema: StreamSchema) -> StreamSchema:
+    """An optional side as the result of the join sees it: where no tuple matches, constants of a derived stream are
+    NULL, too.
+    """
+    computed = {name: f"CASE WHEN event_time IS NOT NULL THEN {sql} END" for name, sql in schema.computed.items()}
+    return replace(schema, computed=computed)
 
 
 def _window(bare: Bare, bound: Bound, ranged: Window, sources: From) -> Window:
