@@ -41,13 +41,13 @@ def compared_sessions(
     query = parse(text)
     with TemporaryDirectory(prefix="tidegate-oracle-") as made:
         expected = _by_hand(text, folder, Path(made), slack)
-    answered = _answers(query, files[query.windows[0].stream], slack, cut)
+    answered = _answers(query, files, slack, cut)
     if not expected and not answered:
         return None
     return compare(text, answered, expected, ["window_start", "window_end", *query.group_outputs], atol=1e-6)
 
 
-def _answers(query: Query, files: EventFiles, slack: int, cut: str) -> list[dict[str, Any]]:
+def _answers(query: Query, files: Mapping[str, EventFiles], slack: int, cut: str) -> list[dict[str, Any]]:
     """The product's answers, from one slice of time or from several."""
     instants = [FROM, UNTIL]
     if cut != "whole":

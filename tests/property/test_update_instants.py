@@ -33,7 +33,7 @@ class Plans:
     def early_ends_us(self, query, slacks, start_us, end_us):
         return np.array(sorted(end for end in self.early if start_us <= end < end_us), dtype=np.int64)
 
-    def held_from_us(self, stream, t_us):
+    def window_from_us(self, window, t_us):
         return t_us - self.width_us
 
 
