@@ -269,8 +269,10 @@ def _growing(world: World, query: Query) -> list[tuple[datetime, datetime]]:
                 return True
         return False
 
-    plans = [row for row in read_rows(world.tables, "slack_plan") if row["query"] == query.id]
-    plans.sort(key=lambda row: row["effective_from"])
+    # Before its first row a query waits as long as is declared.
+    plans: list[dict[str, Any]] = [{"effective_from": world.start, "slack_s": world.pipeline.initial_slack_s}]
+    of_query = [row for row in read_rows(world.tables, "slack_plan") if row["query"] == query.id]
+    plans += sorted(of_query, key=lambda row: row["effective_from"])
     return [
         (new["effective_from"], new["effective_from"] + timedelta(seconds=new["slack_s"] - old["slack_s"]))
         for old, new in pairwise(plans)
