@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tidegate.operators.history.estimating import Sampled
 from tidegate.operators.history.estimators import Bounds, Estimate, LeafSample
 from tidegate.operators.history.filling import FilledAggregate, filled_expression
 
@@ -23,7 +24,7 @@ def part(
     rows = len(missing)
     sample = LeafSample(np.array([rows + unseen]), np.array([fraction]), np.full(rows, fraction), 0.95)
     values = np.array(missing, dtype=np.float64)
-    return FilledAggregate(function, np.array(held), sample, np.ones(rows, bool), values, bounds)  # type: ignore[arg-type]
+    return FilledAggregate(function, np.array(held), Sampled(sample, np.ones(rows, bool), values, bounds))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +115,7 @@ def test_intervals_cover_the_whole_window(fraction: float) -> None:
             chosen: np.ndarray = chosen,
         ) -> FilledAggregate:
             held = values[tuples:][chosen[tuples:]]
-            return FilledAggregate(function, held, sample, qualifies, values[:tuples][kept])  # type: ignore[arg-type]
+            return FilledAggregate(function, held, Sampled(sample, qualifies, values[:tuples][kept]))  # type: ignore[arg-type]
 
         found = {name: aggregate(name, miles).estimate() for name in ("count", "sum", "avg")}
         found["ratio"] = filled_expression(

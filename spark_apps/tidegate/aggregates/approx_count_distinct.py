@@ -11,7 +11,8 @@ from sqlglot import exp
 
 from tidegate.aggregates.accumulators import VALUES, Partial
 from tidegate.aggregates.base import AggregateFunction, Call, CallError
-from tidegate.aggregates.by_value import ByValue, Float64s, Int64s
+from tidegate.aggregates.by_value import ByValue
+from tidegate.aggregates.exact import Float64s, Int64s
 from tidegate.values.limbs import is_decimal
 from tidegate.values.ordered import as_ordered_integers
 from tidegate.values.types import ColumnType

@@ -6,16 +6,13 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from sqlglot import exp
 
 from tidegate.aggregates.accumulators import Extreme, Partial, Total
+from tidegate.aggregates.exact import Float64s, Int64s
 from tidegate.values.types import ColumnType, arrow_type
 
-Int64s = npt.NDArray[np.int64]
-Float64s = npt.NDArray[np.float64]
 Estimated = Literal[
     "count",
     "sum",

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Int64s = npt.NDArray[np.int64]
-Float64s = npt.NDArray[np.float64]
+from tidegate.aggregates.exact import Int64s
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from tidegate.aggregates.accumulators import Partial
 from tidegate.aggregates.base import AggregateFunction
-from tidegate.aggregates.by_value import Float64s
+from tidegate.aggregates.exact import Float64s
 from tidegate.values import limbs
 from tidegate.values.limbs import is_decimal
 from tidegate.values.types import ColumnType, digits_of, is_number

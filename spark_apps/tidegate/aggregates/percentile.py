@@ -9,8 +9,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from tidegate.aggregates.accumulators import Partial, ranked
-from tidegate.aggregates.base import AggregateFunction, Call, CallError, Estimated, Int64s
-from tidegate.aggregates.by_value import Float64s
+from tidegate.aggregates.base import AggregateFunction, Call, CallError, Estimated
+from tidegate.aggregates.exact import Float64s, Int64s
 from tidegate.aggregates.numbers import as_doubles, not_a_number
 from tidegate.values.types import ColumnType
 

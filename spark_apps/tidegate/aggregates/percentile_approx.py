@@ -9,7 +9,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from tidegate.aggregates.accumulators import Partial, ranked
-from tidegate.aggregates.base import Call, CallError, Float64s, Int64s
+from tidegate.aggregates.base import Call, CallError
+from tidegate.aggregates.exact import Float64s, Int64s
 from tidegate.aggregates.numbers import as_doubles
 from tidegate.aggregates.percentile import Percentile, fraction
 from tidegate.values.types import ColumnType

@@ -10,6 +10,7 @@ from sqlglot import exp
 from tidegate.aggregates import Call, CallError, is_call, read_call
 from tidegate.declarations.answer_names import AnswerNames, given_name
 from tidegate.declarations.expression_types import Typer, render, stored_column, typed_sql
+from tidegate.declarations.group_terms import expression_key, group_terms
 from tidegate.declarations.models import Aggregate, GroupColumn, Order, Output
 from tidegate.declarations.positions import Report
 from tidegate.declarations.scope import Scope, ScopedColumn, Unresolved, offset_of
@@ -90,42 +91,17 @@ class AggregateQuery:
                 self.within.append(name)
 
     def _read_groups(self, group: exp.Group | None, items: Sequence[exp.Expression]) -> None:
-        if group is None:
-            return
-        if any(value for key, value in group.args.items() if key != "expressions"):
-            self.report.add(offset_of(group), "only plain GROUP BY is supported", "GROUP BY expression, expression …")
-            return
-        for written in group.expressions:
-            node = self._meant(written, items)
+        for written, node in group_terms(group, items, self.scope, self.report):
             if isinstance(node, exp.Column):
                 column = self.scope.resolve(node, self.report)
                 if column is not None and self._group_of(column) is None:
                     self.grouped[self._next_group(written)] = column
-            elif node is not None:
+            else:
                 self._read_computed(node, written)
-
-    def _meant(self, node: exp.Expression, items: Sequence[exp.Expression]) -> exp.Expression | None:
-        """What a term of GROUP BY stands for: a column first, then an item of the SELECT list, by number or name."""
-        named = None
-        if isinstance(node, exp.Literal) and not node.is_string:
-            place = int(node.this) if node.this.isdigit() else 0
-            if not 1 <= place <= len(items):
-                self.report.add(offset_of(node), f"GROUP BY {node.this} is no item of the SELECT list", "its number")
-                return None
-            named = items[place - 1].unalias()
-        elif isinstance(node, exp.Column) and not node.table and isinstance(self.scope.find(node), Unresolved):
-            of_name = (i for i in items if isinstance(i, exp.Alias) and i.alias.lower() == node.name.lower())
-            named = next((item.unalias() for item in of_name), None)
-        if named is None:
-            return node.unnest()
-        if any(is_call(part) for part in named.walk()):
-            self.report.add(offset_of(node), "GROUP BY stands for an aggregate", "an expression over columns")
-            return None
-        return named.unnest()
 
     def _read_computed(self, node: exp.Expression, written: exp.Expression) -> None:
         """A group by what is computed of one alias' columns."""
-        key = self._key(node)
+        key = expression_key(node, self.scope)
         if key in self.computed.values():
             return
         kind = Typer(self.report, self._column_leaf).value_type(node)
@@ -144,23 +120,11 @@ class AggregateQuery:
         self.group_texts[slot] = node.sql("spark", comments=False)
         return slot
 
-    def _key(self, node: exp.Expression) -> str:
-        """The same for expressions that mean the same columns and are written alike."""
-
-        def step(part: exp.Expression) -> exp.Expression:
-            if isinstance(part, exp.Column):
-                found = self.scope.find(part)
-                if isinstance(found, ScopedColumn):
-                    return exp.column(found.name, table=found.alias, quoted=True)
-            return part
-
-        return str(node.unnest().copy().transform(step).sql("spark", comments=False, normalize_functions="upper"))
-
     def _computed_slot(self, node: exp.Expression) -> str | None:
         """The slot of the computed group that an expression is."""
         if not self.computed or isinstance(node, (exp.Column, exp.Literal)):
             return None
-        key = self._key(node)
+        key = expression_key(node, self.scope)
         return next((slot for slot, own in self.computed.items() if own == key), None)
 
     def _alias_of(self, node: exp.Expression, parts: Sequence[exp.Expression], what: str) -> str | None:

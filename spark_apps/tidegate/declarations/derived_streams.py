@@ -267,14 +267,11 @@ class _Derived:
             if kind is None or name is None:
                 continue
             columns[name] = kind
-            column = self.scope.find(node) if isinstance(node, exp.Column) else None
-            if isinstance(column, ScopedColumn):
-                if column.computed:
-                    computed[name] = column.computed
-                elif column.source != name:
-                    stored[name] = column.source
-            else:
-                computed[name] = self._short(typed_sql(render(node, self._bare), kind, node), node)
+            column = self._column(node, kind)
+            if column.computed:
+                computed[name] = column.computed
+            elif column.source != name:
+                stored[name] = column.source
         self._check_number(len(columns))
         conditions = self._conditions()
         if len(self.report.mistakes) > before:
@@ -311,11 +308,8 @@ class _Derived:
             name = self._name(item, columns) if is_first else names[place] if names is not None else f"_{place}"
             if kind is None or name is None:
                 continue
-            column = self.scope.find(node) if isinstance(node, exp.Column) else None
-            if isinstance(column, ScopedColumn):
-                sql, source = _sql_of(column), "" if column.computed else column.source
-            else:
-                sql, source = self._short(typed_sql(render(node, self._bare), kind, node), node), ""
+            column = self._column(node, kind)
+            source = "" if column.computed else column.source
             if name.lower() == ID_COLUMN:
                 message = "the id of a union's tuple says of which SELECT it is, so that no column is named 'event_id'"
                 self.report.add(offset, message, "another name, with AS")
@@ -326,11 +320,19 @@ class _Derived:
             ):
                 message = f"'{name}' of the union is each tuple's own, and here it is something else"
                 self.report.add(offset, message, f"{name}, or another name in the first SELECT")
-            columns[name] = BranchColumn(kind, sql, offset, source in self._times)
+            columns[name] = BranchColumn(kind, _sql_of(column), offset, source in self._times)
         self._check_number(len(columns))
         return UnionBranch(
             self.below, columns, self._conditions(), tuple(dict.fromkeys((*self.below.lookups, *lookups)))
         )
+
+    def _column(self, node: exp.Expression, kind: ColumnType) -> ScopedColumn:
+        """A value of the SELECT list as a column of the stream below, or computed of its tuples."""
+        column = self.scope.find(node) if isinstance(node, exp.Column) else None
+        if isinstance(column, ScopedColumn):
+            return column
+        sql = self._short(typed_sql(render(node, self._bare), kind, node), node)
+        return ScopedColumn(self.alias, "", kind, computed=sql)
 
     @property
     def _times(self) -> tuple[str, str]:

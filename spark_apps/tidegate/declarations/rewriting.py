@@ -18,9 +18,9 @@ def rewritten(sql: str, meant: Callable[[str], str | None]) -> str:
     "UPPER(carrier) || (x + 1) > 'k'"
     """
     for start, end, name in _columns(sql):
-        found = meant(name)
-        if found is not None:
-            sql = f"{sql[:start]}{found}{sql[end:]}"
+        replacement = meant(name)
+        if replacement is not None:
+            sql = f"{sql[:start]}{replacement}{sql[end:]}"
     return sql
 
 
@@ -28,5 +28,5 @@ def rewritten(sql: str, meant: Callable[[str], str | None]) -> str:
 def _columns(sql: str) -> tuple[tuple[int, int, str], ...]:
     """Where columns stand, the last one first: begin, end and name."""
     names = [column.this for column in sqlglot.parse_one(sql, dialect="spark").find_all(exp.Column)]
-    found = [(int(name.meta["start"]), int(name.meta["end"]) + 1, str(name.name)) for name in names]
-    return tuple(sorted(found, reverse=True))
+    places = ((int(name.meta["start"]), int(name.meta["end"]) + 1, str(name.name)) for name in names)
+    return tuple(sorted(places, reverse=True))

@@ -87,10 +87,11 @@ class Question:
         for number, (keys, members) in enumerate(found):
             row: Row = {name: keys[names.index(group)] for name, group in query.groups}
             for aggregate in query.aggregates:
-                known = exact.get(aggregate.name)
-                row[aggregate.name] = (
-                    _estimate(aggregate, sample, samples, members, view) if known is None else known[number]
-                )
+                if aggregate.name in exact:
+                    row[aggregate.name] = exact[aggregate.name][number]
+                    continue
+                seen = sampled_of(aggregate, sample, samples, members, view)
+                row[aggregate.name] = estimating(aggregate.function).sampled(seen)
             rows.append(row)
         return rows
 
@@ -186,8 +187,6 @@ class Question:
         self, aggregate: HistoryAggregate, whole: Totals, cut: View, samples: Samples, sample: LeafSample, inside: Bools
     ) -> Estimate:
         column = _column_of(aggregate, cut)
-        values, valid = values_of(aggregate, samples.rows)
-        bounds, known = bounds_of_aggregate(aggregate, cut), known_sum_of(aggregate, samples, cut)
         leaves = Leaves(
             whole.tuples,
             None if column is None else whole.values[column],
@@ -198,7 +197,7 @@ class Question:
             self.start_us,
             self.end_us,
         )
-        seen = Sampled(sample, inside & valid, values, bounds, known, aggregate.parameters)
+        seen = sampled_of(aggregate, sample, samples, inside, cut)
         return estimating(aggregate.function).over_leaves(leaves, seen)
 
     def _shares(self, cut: View) -> Float64s:
@@ -250,7 +249,7 @@ def values_of(aggregate: HistoryAggregate, rows: pa.Table) -> tuple[Float64s, Bo
     return shown, valid & finite
 
 
-def bounds_of_aggregate(aggregate: HistoryAggregate, view: View) -> Bounds:
+def _bounds_of_aggregate(aggregate: HistoryAggregate, view: View) -> Bounds:
     """Least and greatest value of a bare column in the leaves; None if the leaves do not know."""
     column = _column_of(aggregate, view)
     bounds = None if column is None else _bounds_of(view, column)
@@ -266,23 +265,22 @@ def _bounds_of(view: View, column: int) -> Bounds:
     return (low, high) if low <= high else None
 
 
-def known_sum_of(aggregate: HistoryAggregate, samples: Samples, view: View) -> Known:
+def sampled_of(
+    aggregate: HistoryAggregate, sample: LeafSample, samples: Samples, selected: Bools, view: View
+) -> Sampled:
+    """What the samples show of an aggregate over the ``selected`` tuples."""
+    values, valid = values_of(aggregate, samples.rows)
+    bounds, known = _bounds_of_aggregate(aggregate, view), _known_sum(aggregate, values, valid, view)
+    return Sampled(sample, selected & valid, values, bounds, known, aggregate.parameters)
+
+
+def _known_sum(aggregate: HistoryAggregate, values: Float64s, valid: Bools, view: View) -> Known:
     """A bare column's values in all sampled tuples, and its exact sum over the leaves that have a sample."""
     column = _column_of(aggregate, view)
     if column is None or estimating(aggregate.function).counts_rows:
         return None
-    values, valid = values_of(aggregate, samples.rows)
-    held = view.strata.fraction > 0
-    return np.where(valid, values, 0.0), float(view.values[held, column, SUM].sum())
-
-
-def _estimate(
-    aggregate: HistoryAggregate, sample: LeafSample, samples: Samples, selected: Bools, view: View
-) -> Estimate:
-    values, valid = values_of(aggregate, samples.rows)
-    bounds, known = bounds_of_aggregate(aggregate, view), known_sum_of(aggregate, samples, view)
-    seen = Sampled(sample, selected & valid, values, bounds, known, aggregate.parameters)
-    return estimating(aggregate.function).sampled(seen)
+    has_sample = view.strata.fraction > 0
+    return np.where(valid, values, 0.0), float(view.values[has_sample, column, SUM].sum())
 
 
 def _added(view: View, rows: Bools) -> Totals:
@@ -297,13 +295,12 @@ def _known(aggregate: HistoryAggregate, totals: Totals, column: int | None) -> f
 
 def columns_of_groups(group_by: Sequence[HistoryGroup], rows: pa.Table) -> list[pa.ChunkedArray]:
     """The groups' values, a column a group."""
-    columns = []
-    for group in group_by:
-        column = rows.column(group.name) if group.expression is None else None
-        if group.expression is not None:
-            column = pa.chunked_array([evaluate(group.expression, rows, arrow_type(group.kind))])
-        columns.append(column)
-    return columns
+    return [
+        rows.column(group.name)
+        if group.expression is None
+        else pa.chunked_array([evaluate(group.expression, rows, arrow_type(group.kind))])
+        for group in group_by
+    ]
 
 
 def groups_of(columns: Sequence[pa.ChunkedArray], selected: Bools) -> list[tuple[tuple[Any, ...], Bools]]:

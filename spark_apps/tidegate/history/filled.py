@@ -25,12 +25,11 @@ from tidegate.declarations.errors import UserError
 from tidegate.declarations.models import Pipeline, Query, Stream, from_us
 from tidegate.declarations.positions import nearest_name
 from tidegate.history.answers import (
-    bounds_of_aggregate,
     columns_of_groups,
     columns_read,
     groups_of,
-    known_sum_of,
     leaf_sample,
+    sampled_of,
     values_of,
 )
 from tidegate.history.past import Past, View
@@ -235,21 +234,9 @@ class Filling:
     ) -> list[FilledAggregate]:
         parts = []
         for aggregate in self.asked.aggregates:
-            values, valid = values_of(aggregate, samples.rows)
-            own, present = values_of(aggregate, held)
-            bounds, known = bounds_of_aggregate(aggregate, view), known_sum_of(aggregate, samples, view)
-            parts.append(
-                FilledAggregate(
-                    aggregate.function,
-                    own[present],
-                    sample,
-                    members & valid,
-                    values,
-                    bounds,
-                    known,
-                    aggregate.parameters,
-                )
-            )
+            values, present = values_of(aggregate, held)
+            rest = sampled_of(aggregate, sample, samples, members, view)
+            parts.append(FilledAggregate(aggregate.function, values[present], rest))
         return parts
 
     def _row(self, groups: dict[str, Any], parts: Sequence[FilledAggregate]) -> dict[str, Any] | None:

@@ -23,7 +23,7 @@ from tidegate.operators.arrivals import int64s
 from tidegate.operators.expressions import Failed, can_fail, columns_of
 from tidegate.operators.pair_failures import PairConditions, SharedWindows, failed_pairs
 from tidegate.operators.schedule import Int64s, Schedule, window_ends_us, window_ranges_us
-from tidegate.queries.questions import Question, computations, sides_of
+from tidegate.queries.questions import Question, computations, sides_of, sides_of_alias
 from tidegate.queries.scan import BATCH_ROWS, EventFiles
 from tidegate.store import parquet
 from tidegate.store.intervals import Interval
@@ -224,11 +224,9 @@ def _tuples(
     sides = sides_of(Question(query, schedule, np.ones(1), {**files, **_no_files(query, files)}, 1), [schedule])
     tables = []
     for alias in arrived.aliases:
-        index = pa.scalar([window.alias for window in query.windows].index(alias), pa.int8())
         slots = [*arrived.keys, *(c.slot for c in query.compared if c.alias == alias)]
         parts = []
-        # A union has a side for each branch.
-        for side in (side for side in sides if side.constants["side"] == index):
+        for side in sides_of_alias(query, sides, alias):
             columns = {slot: side.columns[slot] for slot in slots}
             side = replace(side, bounds_us=(first_us, last_us + 1, end_us), columns=columns, held={})
             times = [("event_us", pa.int64()), ("arrival_us", pa.int64())]

@@ -242,8 +242,7 @@ def _bounded_join(query: Query, sides: Sequence[scan.Side]) -> bounded_join.Boun
 
 def _of_nothing(query: Query, window: Window, sides: Sequence[scan.Side]) -> pa.Table:
     """What the columns of a window are where there is no tuple; of a union its own columns are NULL."""
-    first = [w.alias for w in query.windows].index(window.alias)
-    side = next(side for side in sides if side.constants["side"] == pa.scalar(first, pa.int8()))
+    side = sides_of_alias(query, sides, window.alias)[0]
     if not window.branches:
         return side.of_nothing()
     (branch, *_) = window.branches
@@ -367,6 +366,12 @@ def sides_of(question: Question, schedules: Sequence[Schedule]) -> list[scan.Sid
         name = f"{query.id}.{number}" if window.branches else query.id
         sifting.append(replace(side, sieve=Sieve.of(kept_in, name, spec, computed)))
     return sifting
+
+
+def sides_of_alias(query: Query, sides: Sequence[scan.Side], alias: str) -> list[scan.Side]:
+    """The sides of one alias: one, or of a union one for each branch."""
+    index = pa.scalar([window.alias for window in query.windows].index(alias), pa.int8())
+    return [side for side in sides if side.constants["side"] == index]
 
 
 def _columns(

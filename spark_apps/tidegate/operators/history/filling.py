@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidegate.operators.history.estimating import Estimating, Sampled, estimating
-from tidegate.operators.history.estimators import Bools, Bounds, Estimate, Float64s, Known, LeafSample
+from tidegate.operators.history.estimators import Estimate, Float64s
 
 _STEP = 1e-6
 """Relative step of the numeric derivatives: the third root of a double's precision balances both errors."""
@@ -25,18 +25,16 @@ class FilledAggregate:
     Args:
         function: one that history estimates.
         held: float64[h], the values of the held tuples that qualify and are not NULL (ones for a count).
-        sample: of the leaves that the missing part of the range touches.
-        qualifies: bool[m], which sampled tuples lie in the missing part, qualify, and are not NULL.
-        values: float64[m], their values; read where ``qualifies``.
-        bounds, known: as ``LeafSample`` has them.
-        parameters: the aggregate's numbers.
+        rest: the samples of the leaves that the missing part of the range touches; what lies in it, qualifies, and is
+            not NULL counts.
 
     Cost: O(h + m + L log L).
     Guarantee: that of ``LeafSample``; exact where the missing part's leaves are empty or wholly sampled.
     Source: papers/01, "Widening takes time"; papers/03, "Intervals".
 
+    >>> from tidegate.operators.history.estimators import LeafSample
     >>> sample = LeafSample(np.array([1000]), np.array([0.1]), np.full(100, 0.1), confidence=0.95)
-    >>> part = FilledAggregate("count", np.ones(500), sample, np.arange(100) < 30, np.ones(100))
+    >>> part = FilledAggregate("count", np.ones(500), Sampled(sample, np.arange(100) < 30, np.ones(100)))
     >>> filled = part.estimate()
     >>> round(filled.estimate), round(filled.low), round(filled.high)
     (800, 720, 890)
@@ -44,22 +42,12 @@ class FilledAggregate:
 
     function: str
     held: Float64s
-    sample: LeafSample
-    qualifies: Bools
-    values: Float64s
-    bounds: Bounds = None
-    known: Known = None
-    parameters: tuple[float, ...] = ()
+    rest: Sampled
 
     @property
     def of(self) -> Estimating:
         """What history says of the aggregate."""
         return estimating(self.function)
-
-    @property
-    def rest(self) -> Sampled:
-        """The part that is sampled."""
-        return Sampled(self.sample, self.qualifies, self.values, self.bounds, self.known, self.parameters)
 
     def estimate(self) -> Estimate:
         """The aggregate over the whole range, with its interval."""
@@ -101,12 +89,12 @@ def filled_expression(expression: Expression, parts: Sequence[FilledAggregate]) 
     slopes = (expression(at + np.diag(steps)) - expression(at - np.diag(steps))) / (2 * steps)
     if not np.isfinite(slopes).all():
         return Estimate(value, None, None)
-    sample, moved = parts[0].sample, np.zeros(len(parts[0].values))
+    sample, moved = parts[0].rest.sample, np.zeros(len(parts[0].rest.values))
     for part, estimate, slope in zip(parts, found, slopes.tolist(), strict=True):
         if not estimate.exact:
-            count = sample.count(part.qualifies).estimate or 0.0
+            count = sample.count(part.rest.qualifies).estimate or 0.0
             moved += slope * part.influence(estimate.estimate or 0.0, count + len(part.held))
-    qualifies = np.logical_or.reduce([part.qualifies for part in parts])
+    qualifies = np.logical_or.reduce([part.rest.qualifies for part in parts])
     total = sample.total(qualifies, moved, None)
     if total.estimate is None or total.low is None or total.high is None:
         return Estimate(value, None, None)

@@ -47,20 +47,20 @@ def quantile(
     >>> quantile(sample, np.ones(100, bool), np.arange(100.0), None, 0.5, interpolated=False)
     Estimate(estimate=49.0, low=40.0, high=59.0, exact=False)
     """
-    held = np.empty(0) if known is None else known
-    found = np.concatenate([held, values[qualifies]])
+    certain = np.empty(0) if known is None else known
+    points = np.concatenate([certain, values[qualifies]])
     if sample.complete:
-        return Estimate.exactly(_exact(found, share, interpolated))
-    if not len(found):
+        return Estimate.exactly(_exact(points, share, interpolated))
+    if not len(points):
         return Estimate(None, None, None)
     if bounds is not None:
-        bounds = min([bounds[0], *held]), max([bounds[1], *held])
+        bounds = min([bounds[0], *certain]), max([bounds[1], *certain])
         if bounds[0] == bounds[1]:
             return Estimate.exactly(bounds[0])
-    weights = np.concatenate([np.ones(len(held)), sample.calibrated[qualifies]])
-    errors = np.concatenate([np.zeros(len(held)), 1 - sample.row_fraction[qualifies]]) * weights**2
-    order = np.lexsort((np.arange(len(found)) * _GOLDEN % 1, found))
-    found, weights, errors = found[order], weights[order], errors[order]
+    weights = np.concatenate([np.ones(len(certain)), sample.calibrated[qualifies]])
+    errors = np.concatenate([np.zeros(len(certain)), 1 - sample.row_fraction[qualifies]]) * weights**2
+    order = np.lexsort((np.arange(len(points)) * _GOLDEN % 1, points))
+    points, weights, errors = points[order], weights[order], errors[order]
     total = float(weights.sum())
     weights = weights / total
     reached = np.cumsum(weights)
@@ -76,11 +76,11 @@ def quantile(
     lows = np.flatnonzero(_up_to(before, number, least) <= tail)
     highs = np.flatnonzero(_up_to(1 - reached, number, 1 - most) <= tail)
     low, high = bounds or (None, None)
-    low = float(found[lows[-1]]) if len(lows) else low
-    high = float(found[highs[0]]) if len(highs) else high
-    at = found[min(int(np.searchsorted(reached, share * (1 - 1e-12))), len(found) - 1)]
+    low = float(points[lows[-1]]) if len(lows) else low
+    high = float(points[highs[0]]) if len(highs) else high
+    at = points[min(int(np.searchsorted(reached, share * (1 - 1e-12))), len(points) - 1)]
     if interpolated:
-        between = np.interp(share, (before + reached) / 2, found)
+        between = np.interp(share, (before + reached) / 2, points)
         at = between if np.isfinite(between) else at
     estimate = float(at)
     return Estimate(

@@ -14,9 +14,10 @@ from tidegate.aggregates import AggregateFunction, Call, CallError, is_call, rea
 from tidegate.declarations.answer_names import name_of_call
 from tidegate.declarations.errors import DeclarationErrors, UserError
 from tidegate.declarations.expression_types import Typer
+from tidegate.declarations.group_terms import expression_key, group_terms
 from tidegate.declarations.models import DerivedStream, Stream
 from tidegate.declarations.positions import Report, Source, nearest_name
-from tidegate.declarations.scope import Scope, ScopedColumn, StreamSchema, Unresolved, offset_of
+from tidegate.declarations.scope import Scope, StreamSchema, offset_of
 from tidegate.operators.history.estimating import estimating
 from tidegate.values.types import ColumnType, is_number
 
@@ -146,7 +147,7 @@ def _selected(
             elif found and name:
                 groups.append((name, found.name))
             continue
-        computed = reader.computed.get(reader.key(node))
+        computed = reader.computed.get(expression_key(node, scope))
         if computed is not None:
             groups.append((name or "", computed))
             continue
@@ -219,55 +220,21 @@ class _Groups:
 
     def read(self, group: exp.Group | None, items: Sequence[exp.Expression]) -> tuple[HistoryGroup, ...]:
         """The groups, each once."""
-        if group is None:
-            return ()
-        if any(value for key, value in group.args.items() if key != "expressions"):
-            self.report.add(offset_of(group), "only plain GROUP BY is supported", "GROUP BY expression, expression …")
-            return ()
         groups: dict[str, HistoryGroup] = {}
-        for written in group.expressions:
-            node = self._meant(written, items)
+        for _, node in group_terms(group, items, self.scope, self.report):
             if isinstance(node, exp.Column):
                 column = self.scope.resolve(node, self.report)
                 if column is not None:
                     groups[column.name] = HistoryGroup(column.name, column.type)
-            elif node is not None and self.key(node) not in self.computed:
-                kind = self.typer.value_type(node)
-                if kind is not None:
-                    # No column is called so: it would need backticks, and a space is in no declared name.
-                    name = f"group {len(self.computed)}"
-                    self.computed[self.key(node)] = name
-                    groups[name] = HistoryGroup(name, kind, node)
+                continue
+            key = expression_key(node, self.scope)
+            kind = self.typer.value_type(node) if key not in self.computed else None
+            if kind is not None:
+                # No column is called so: it would need backticks, and a space is in no declared name.
+                name = f"group {len(self.computed)}"
+                self.computed[key] = name
+                groups[name] = HistoryGroup(name, kind, node)
         return tuple(groups.values())
-
-    def key(self, node: exp.Expression) -> str:
-        """The same for expressions that mean the same columns and are written alike."""
-
-        def step(part: exp.Expression) -> exp.Expression:
-            found = self.scope.find(part) if isinstance(part, exp.Column) else None
-            return exp.column(found.name, quoted=True) if isinstance(found, ScopedColumn) else part
-
-        return str(node.unnest().copy().transform(step).sql("spark", comments=False, normalize_functions="upper"))
-
-    def _meant(self, node: exp.Expression, items: Sequence[exp.Expression]) -> exp.Expression | None:
-        """What a term stands for: a column first, then an item of the SELECT list, by number or name."""
-        named = None
-        if isinstance(node, exp.Literal) and not node.is_string:
-            place = int(node.this) if node.this.isdigit() else 0
-            if not 1 <= place <= len(items):
-                message = f"GROUP BY {node.this} is no item of the SELECT list"
-                self.report.add(offset_of(node), message, "its number")
-                return None
-            named = items[place - 1].unalias()
-        elif isinstance(node, exp.Column) and not node.table and isinstance(self.scope.find(node), Unresolved):
-            of_name = (i for i in items if isinstance(i, exp.Alias) and i.alias.lower() == node.name.lower())
-            named = next((item.unalias() for item in of_name), None)
-        if named is None:
-            return node.unnest()
-        if any(is_call(part) for part in named.walk()):
-            self.report.add(offset_of(node), "GROUP BY stands for an aggregate", "an expression over columns")
-            return None
-        return named.unnest()
 
 
 def _aggregate(node: exp.Expression, name: str, typer: Typer, scope: Scope, report: Report) -> HistoryAggregate | None:
