@@ -25,6 +25,7 @@ pytestmark = pytest.mark.e2e
 
 START, END = datetime(2024, 10, 23, tzinfo=UTC), datetime(2024, 11, 6, tzinfo=UTC)
 STAGES = ("ingest", "join_aggregate", "top_k", "calibrate")
+# The stages run in the process of the tests, which has whatever tests before left in its memory.
 PIPELINE = """
 name: cafe
 owner: tests
@@ -33,7 +34,7 @@ interval: 6 hours
 tick: 15 minutes
 horizon: 6 hours
 memory_budget: {memory}
-process_budget: 1 GiB
+process_budget: 16 GiB
 streams:
   orders:
     format: jsonl

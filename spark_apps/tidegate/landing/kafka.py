@@ -16,7 +16,8 @@ from tidegate.declarations.variables import expanded
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
-_PATIENCE_S, _WATCH_S = 10.0, 2.0
+# A broker that has answered is there: what it is asked next may take longer, of one that just woke or is busy.
+_FIRST_ANSWER_S, _NEXT_ANSWER_S, _WATCH_S = 10.0, 30.0, 2.0
 _JAAS = re.compile(r"""(username|password)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s;]+))""")
 # Options of the Java client that librdkafka calls otherwise, or does not have.
 _OTHERWISE = {
@@ -58,19 +59,22 @@ def described(source: KafkaSource) -> Topic | None:
     settings["error_cb"] = heard.append
     admin = AdminClient(settings)
     try:
-        listed = admin.list_topics(timeout=_PATIENCE_S).topics
+        listed = admin.list_topics(timeout=_FIRST_ANSWER_S).topics
         if source.topic not in listed or listed[source.topic].error is not None:
             raise UserError(no_topic(source.topic, list(listed), servers))
         [about] = admin.describe_topics(TopicCollection([source.topic])).values()
-        topic = about.result(timeout=_PATIENCE_S)
+        topic = about.result(timeout=_NEXT_ANSWER_S)
         consumer = Consumer({**settings, "group.id": "tidegate", "enable.auto.commit": False})
         try:
             marks = {
-                p: consumer.get_watermark_offsets(TopicPartition(source.topic, p), timeout=_PATIENCE_S)
+                p: consumer.get_watermark_offsets(TopicPartition(source.topic, p), timeout=_NEXT_ANSWER_S)
                 for p in listed[source.topic].partitions
             }
         finally:
             consumer.close()
+    except TimeoutError:
+        # Of the client's futures: whoever answered the first request stopped before the second.
+        raise UserError(refused(servers, f"no answer within {_NEXT_ANSWER_S:.0f} s")) from None
     except KafkaException as error:
         admin.poll(0)
         if any(one.code() == KafkaError._AUTHENTICATION for one in heard):
@@ -96,9 +100,9 @@ class TopicWatch:
         if self._is_other or not (at_once or time.monotonic() > self._looked + _WATCH_S):
             return self._is_other
         self._looked = time.monotonic()
-        with suppress(KafkaException):
+        with suppress(KafkaException, TimeoutError):
             [about] = self.admin.describe_topics(TopicCollection([self.name])).values()
-            self._is_other = str(about.result(timeout=_PATIENCE_S).topic_id) != self.id
+            self._is_other = str(about.result(timeout=_FIRST_ANSWER_S).topic_id) != self.id
         return self._is_other
 
 
