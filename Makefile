@@ -21,11 +21,11 @@ PACKAGES := spark_apps/tidegate dags/tidegate_dags expectations
 # Three processes for two cores, as they often wait; tests that share what is dear to make stay on one of them
 # (tests/conftest.py). One by one: make test WORKERS=
 WORKERS ?= -n 3 --no-loadscope-reorder
-# The demo's days: five weeks of flights that teach it, then the storm of 8 and 9 February 2013, from the day before it.
-# Airflow runs the last intervals.
-DEMO_FROM ?= 2013-01-01T00
-DEMO_STORM := 2013-02-07T00
-DEMO_AIRFLOW_FROM ?= 2013-02-09T22
+# The demo's days: twelve days of flights that teach it, then the storm of 8 and 9 February 2013.
+# Airflow runs the last interval.
+DEMO_FROM ?= 2013-01-27T00
+DEMO_STORM := 2013-02-08T00
+DEMO_AIRFLOW_FROM ?= 2013-02-09T23
 DEMO_TO := 2013-02-10T00
 
 .PHONY: help setup demo up down sql test test-unit coverage test-examples test-slow test-spark attack test-research test-wheel figures bench docs lint format lock wheel clean
@@ -55,7 +55,7 @@ $(CLASSES): .venv/.complete
 	@echo "setup: archiving Spark's classes, so that Spark starts faster (once, half a minute)"
 	@$(BIN)/python infra/spark/class_archive.py
 
-demo: setup $(CLASSES) ## Run 40 days of flights up to the February storm, the end through Airflow, and show what came out
+demo: setup $(CLASSES) ## Run two weeks of flights up to the February storm, the end through Airflow, and show what came out
 	@bash infra/demo/demo.sh $(DEMO_FROM) $(DEMO_STORM) $(DEMO_AIRFLOW_FROM) $(DEMO_TO)
 
 up: setup $(CLASSES) ## Start Airflow and leave it running; prints where it is and where its password is

@@ -49,6 +49,12 @@ _CLOCKS_APART_US = 10_000_000
 _DEFAULT_OFFSETS = "1000000"
 # All of a fetch at once: Spark asks the broker for the first and the last offset after each poll, by default of 500.
 _POLL_RECORDS = "50000"
+_ARROW = "spark.sql.execution.arrow"
+# By default Spark asks after each record how large its block for Python is by now: a seventh of what a landing costs.
+# Bounded by its rows it is bounded too, as Kafka bounds a record by its topic's max.message.bytes (1 MiB).
+_BY_ROWS = {f"{_ARROW}.maxRecordsPerBatch": "256", f"{_ARROW}.maxBytesPerBatch": str(2**31 - 1)}
+# A job of a task for each file that is looked at, from 33 files on, is for stores that take long to answer.
+_LISTED_HERE = {"spark.sql.sources.parallelPartitionDiscovery.threshold": str(10**6)}
 Say = Callable[[str], None]
 
 
@@ -333,16 +339,11 @@ class LandingQuery:
 
     def _frame(self, offsets: str | None) -> DataFrame:
         """The source's records as the sink takes them."""
-        from pyspark.sql import functions as f
-
         from tidegate.landing.writer import SOURCE_FILE
 
         frame = self._source_frame({"startingOffsets": offsets} if offsets is not None else {})
         if isinstance(self.stream.source, KafkaSource):
-            # A list for each record: after each one Spark asks how large its batch is by now, which walks over all
-            # that lack one.
-            headers = f.coalesce("headers", f.array().cast(frame.schema["headers"].dataType)).alias("headers")
-            return frame.select("partition", f.col("offset").alias("position"), "key", "value", headers, "timestamp")
+            return frame.select("partition", frame["offset"].alias("position"), "key", "value", "headers", "timestamp")
         column = _file_column(frame)
         return frame if column is None else frame.select("*", column.alias(SOURCE_FILE))
 
@@ -433,6 +434,20 @@ class LandingQuery:
         end_us = None if every_s is not None or is_other else started_us
         self._write_landing(epoch, start, progress, end_us, topic)
         return Landed(progress.records, progress.batches, end_us, is_other)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What a session that is for landing alone is told: it is spared what Spark does for other sources."""
+        if isinstance(self.stream.source, KafkaSource):
+            return _BY_ROWS
+        return _LISTED_HERE if self._reads_local_files else {}
+
+    @property
+    def _reads_local_files(self) -> bool:
+        source = self.stream.source
+        if not isinstance(source, SparkSource) or source.format not in _FILE_SOURCES:
+            return False
+        return "://" not in self._relative(source, expanded(source.options)).get("path", "://")
 
     def _watch(self, topic: Topic | None) -> TopicWatch | None:
         source = self.stream.source

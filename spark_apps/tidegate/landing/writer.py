@@ -229,7 +229,6 @@ class TaskFiles:
             topic = pa.repeat(pa.scalar(source.topic, pa.string()), count)
             places = {"source": topic, "partition": block.column("partition"), "position": block.column("position")}
             values = {f.name: block.column(f.name) for f in self.schema if f.name not in _PLACES}
-            values["headers"] = _none_for_empty(values["headers"])
         else:
             if SOURCE_FILE in block.column_names:
                 block, places = self._of_files(block)
@@ -282,16 +281,6 @@ class TaskFiles:
 
 _PLACES = {name for name, _ in PLACE_FIELDS}
 _NEVER = -(2**62)
-
-
-def _none_for_empty(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Lists, NULL in place of the empty ones."""
-    chunks = []
-    for lists in column.chunks:
-        edges = np.asarray(lists.offsets)
-        empty = pa.array(np.diff(edges) == 0)
-        chunks.append(pa.ListArray.from_arrays(pa.array(edges), lists.values, type=column.type, mask=empty))
-    return pa.chunked_array(chunks, column.type)
 
 
 def _as(column: Any, kind: pa.DataType) -> Any:

@@ -67,9 +67,13 @@ def land_all(context: RunContext, streams: Sequence[Stream], every_s: float | No
         context.progress(f"land: {message}")
 
     def session() -> SparkSession:
+        # Of somebody's notebook nothing is changed.
+        while settings and context.beside is None:
+            context.spark.conf.set(*settings.popitem())
         return context.spark
 
     queries = {s.name: LandingQuery(context.pipeline, context.warehouse, s, session, say) for s in streams}
+    settings = {name: value for query in queries.values() for name, value in query.settings.items()}
     done: dict[str, Landed] = {}
     failed: UserError | None = None
     with _signals(stopped) if every_s is not None else nullcontext():
