@@ -49,6 +49,9 @@ def test_rows_are_those_of_one_process_and_jobs_bear_tags(shop, server: Server, 
     assert {"stage:ingest", "stage:join_aggregate", "stage:top_k", "stage:sample_history", "stage:calibrate"} <= stages
     of_stages = [tags for tags in tagged if any(tag.startswith("stage:") for tag in tags)]
     assert all({"pipeline:shop", "interval:2026-01-05T08…2026-01-05T11"} <= tags for tags in of_stages)
+    # What the list of jobs in Spark's UI shows of them.
+    descriptions = [job["description"] for job in server.jobs()[: -before or None] if "stage:" in str(job["jobTags"])]
+    assert descriptions and all(re.search(r'user_id: "shop\.\w+"', description) for description in descriptions)
 
     metrics = Warehouse(place(str(tmp_path / "wh")), pipeline).read_arrow("run_metrics").to_pylist()
     kinds = {(row["app"], row["kind"]) for row in metrics}

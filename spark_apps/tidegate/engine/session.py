@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 from urllib.request import getproxies, proxy_bypass
 
 from tidegate.declarations.errors import UserError
@@ -79,7 +80,7 @@ def start_session(
     from pyspark.sql import SparkSession
 
     if spark_master().startswith("sc://"):
-        return connected(spark_master())
+        return connected(spark_master(), f"{pipeline.name}.{app}")
     builder = SparkSession.builder.appName(f"tidegate-{pipeline.name}-{app}")
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         builder = builder.config(map={**_own_jvm(pipeline, landing), **jars_settings(groups), **(settings or {})})
@@ -132,13 +133,19 @@ def require_answer(master: str) -> None:
     )
 
 
-def connected(remote: str) -> SparkSession:
+def connected(remote: str, user: str) -> SparkSession:
     """A session of this process's own on a Spark Connect server.
+
+    ``user``: who this is, unless the address says. Spark's UI begins a job's description with the session and its user,
+    and shows no tags in its list of jobs: so this tells whose a job is.
 
     A server that has died is not waited for: what it did is lost with it, and is done again by who runs the stage.
     """
     from pyspark.sql import SparkSession
 
+    if ";user_id=" not in remote:
+        address, separator, parameters = remote.partition("/;")
+        remote = f"{address.rstrip('/')}/;{parameters}{separator and ';'}user_id={quote(user)}"
     spark = SparkSession.builder.remote(remote).getOrCreate()
     with suppress(ImportError, AttributeError):  # a client of another version waits as long as it likes
         from pyspark.sql.connect.client.retries import DefaultPolicy
