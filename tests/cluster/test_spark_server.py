@@ -44,13 +44,14 @@ def test_rows_are_those_of_one_process_and_jobs_bear_tags(shop, server: Server, 
     assert finish(start(server, pipeline, tmp_path / "wh", tmp_path), tmp_path).endswith(": 2 cores\n")
     assert rows_of(pipeline, tmp_path / "wh") == here
 
-    tagged = [{tag.rpartition("_Tag_")[2] for tag in job["jobTags"]} for job in server.jobs()[: -before or None]]
+    jobs = server.jobs()[: -before or None]
+    tagged = [{tag.rpartition("_Tag_")[2] for tag in job["jobTags"]} for job in jobs]
     stages = {tag for tags in tagged for tag in tags if tag.startswith("stage:")}
     assert {"stage:ingest", "stage:join_aggregate", "stage:top_k", "stage:sample_history", "stage:calibrate"} <= stages
     of_stages = [tags for tags in tagged if any(tag.startswith("stage:") for tag in tags)]
     assert all({"pipeline:shop", "interval:2026-01-05T08…2026-01-05T11"} <= tags for tags in of_stages)
     # What the list of jobs in Spark's UI shows of them.
-    descriptions = [job["description"] for job in server.jobs()[: -before or None] if "stage:" in str(job["jobTags"])]
+    descriptions = [job["description"] for job in jobs if "stage:" in str(job["jobTags"])]
     assert descriptions and all(re.search(r'user_id: "shop\.\w+"', description) for description in descriptions)
 
     metrics = Warehouse(place(str(tmp_path / "wh")), pipeline).read_arrow("run_metrics").to_pylist()

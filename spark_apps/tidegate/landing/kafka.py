@@ -16,8 +16,9 @@ from tidegate.declarations.variables import expanded
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
-# A broker that has answered is there: what it is asked next may take longer, of one that just woke or is busy.
-_FIRST_ANSWER_S, _NEXT_ANSWER_S, _WATCH_S = 10.0, 30.0, 2.0
+# A broker that has answered is there. One that just woke leaves a request without an answer, or knows no leader yet:
+# it is asked once more, by a new client, for a while.
+_FIRST_ANSWER_S, _ATTEMPT_S, _PAUSE_S, _NEXT_ANSWERS_S, _WATCH_S = 10.0, 5.0, 0.2, 30.0, 2.0
 _JAAS = re.compile(r"""(username|password)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s;]+))""")
 # Options of the Java client that librdkafka calls otherwise, or does not have.
 _OTHERWISE = {
@@ -46,7 +47,7 @@ def described(source: KafkaSource) -> Topic | None:
         UserError: nobody answers, or there is no such topic.
     """
     try:
-        from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
+        from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.admin import AdminClient
     except ImportError:
         return None
@@ -57,29 +58,41 @@ def described(source: KafkaSource) -> Topic | None:
     heard: list[KafkaError] = []
     # A refused password is told there alone: for whoever waits, the connection breaks and nothing comes.
     settings["error_cb"] = heard.append
-    admin = AdminClient(settings)
-    try:
-        listed = admin.list_topics(timeout=_FIRST_ANSWER_S).topics
-        if source.topic not in listed or listed[source.topic].error is not None:
-            raise UserError(no_topic(source.topic, list(listed), servers))
-        [about] = admin.describe_topics(TopicCollection([source.topic])).values()
-        topic = about.result(timeout=_NEXT_ANSWER_S)
-        consumer = Consumer({**settings, "group.id": "tidegate", "enable.auto.commit": False})
+    absent = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION)
+    deadline = time.monotonic() + _NEXT_ANSWERS_S
+    while True:
+        admin = AdminClient(settings)
         try:
-            marks = {
-                p: consumer.get_watermark_offsets(TopicPartition(source.topic, p), timeout=_NEXT_ANSWER_S)
-                for p in listed[source.topic].partitions
-            }
-        finally:
-            consumer.close()
-    except TimeoutError:
-        # Of the client's futures: whoever answered the first request stopped before the second.
-        raise UserError(refused(servers, f"no answer within {_NEXT_ANSWER_S:.0f} s")) from None
-    except KafkaException as error:
-        admin.poll(0)
-        if any(one.code() == KafkaError._AUTHENTICATION for one in heard):
-            raise UserError(wrong_password(servers)) from None
-        raise UserError(refused(servers, str(error.args[0].str() if error.args else error))) from None
+            listed = admin.list_topics(timeout=_FIRST_ANSWER_S).topics
+            about = listed.get(source.topic)
+            if about is None or (about.error and about.error.code() in absent):
+                raise UserError(no_topic(source.topic, list(listed), servers))
+            try:
+                return _description(admin, settings, source.topic, list(about.partitions))
+            except (TimeoutError, KafkaException):
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_PAUSE_S)
+        except TimeoutError:
+            # Of the client's futures: whoever answered the first request stopped before the second.
+            raise UserError(refused(servers, f"no answer within {_NEXT_ANSWERS_S:.0f} s")) from None
+        except KafkaException as error:
+            admin.poll(0)
+            if any(one.code() == KafkaError._AUTHENTICATION for one in heard):
+                raise UserError(wrong_password(servers)) from None
+            raise UserError(refused(servers, str(error.args[0].str() if error.args else error))) from None
+
+
+def _description(admin: AdminClient, settings: Mapping[str, Any], name: str, partitions: list[int]) -> Topic:
+    from confluent_kafka import Consumer, TopicCollection, TopicPartition
+
+    [about] = admin.describe_topics(TopicCollection([name]), request_timeout=_ATTEMPT_S).values()
+    topic = about.result(timeout=2 * _ATTEMPT_S)
+    consumer = Consumer({**settings, "group.id": "tidegate", "enable.auto.commit": False})
+    try:
+        marks = {p: consumer.get_watermark_offsets(TopicPartition(name, p), timeout=_ATTEMPT_S) for p in partitions}
+    finally:
+        consumer.close()
     return Topic(str(topic.topic_id), {p: a for p, (a, _) in marks.items()}, {p: b for p, (_, b) in marks.items()})
 
 

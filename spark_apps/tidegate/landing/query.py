@@ -152,7 +152,6 @@ class LandingQuery:
     def _has_nothing_new(self, topic: Topic | None) -> bool:
         """Whether it is certain, without Spark, that all that the source has has landed."""
         newest, state = self.landings.newest().get(self.stream.name), self.table.state()
-        source = self.stream.source
         if newest is None or newest.read_to_us is None or state.spark_batch < 0 or newest.batch != state.last_batch:
             return False
         if not self._has_begun(state.checkpoint, state.spark_batch):
@@ -161,9 +160,9 @@ class LandingQuery:
             offsets = self._offsets(newest.offsets)
             same = newest.source_id == topic.id and newest.generation == state.generation
             return same and all(offsets.get(partition, 0) == end for partition, end in topic.ends.items())
-        if not isinstance(source, SparkSource) or source.format not in _FILE_SOURCES:
+        if self._files_path is None:
             return False
-        where = place(self._relative(source, expanded(source.options)).get("path", ""))
+        where = place(self._files_path)
         if isinstance(where, ObjectPath) or not where.is_dir():
             return False
         return changed_us(str(where)) < newest.read_to_us - _CLOCKS_APART_US
@@ -440,14 +439,16 @@ class LandingQuery:
         """What a session that is for landing alone is told: it is spared what Spark does for other sources."""
         if isinstance(self.stream.source, KafkaSource):
             return _BY_ROWS
-        return _LISTED_HERE if self._reads_local_files else {}
+        path = self._files_path
+        return _LISTED_HERE if path is not None and "://" not in path else {}
 
     @property
-    def _reads_local_files(self) -> bool:
+    def _files_path(self) -> str | None:
+        """The path of a source of files, as Spark is told it; None for other sources."""
         source = self.stream.source
         if not isinstance(source, SparkSource) or source.format not in _FILE_SOURCES:
-            return False
-        return "://" not in self._relative(source, expanded(source.options)).get("path", "://")
+            return None
+        return self._relative(source, expanded(source.options)).get("path")
 
     def _watch(self, topic: Topic | None) -> TopicWatch | None:
         source = self.stream.source

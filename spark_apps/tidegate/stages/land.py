@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import cache
 from typing import TYPE_CHECKING
 
 from tidegate.declarations.errors import UserError
@@ -66,14 +67,15 @@ def land_all(context: RunContext, streams: Sequence[Stream], every_s: float | No
     def say(message: str) -> None:
         context.progress(f"land: {message}")
 
+    @cache
     def session() -> SparkSession:
         # Of somebody's notebook nothing is changed.
-        while settings and context.beside is None:
-            context.spark.conf.set(*settings.popitem())
+        for query in queries.values() if context.beside is None else ():
+            for name, value in query.settings.items():
+                context.spark.conf.set(name, value)
         return context.spark
 
     queries = {s.name: LandingQuery(context.pipeline, context.warehouse, s, session, say) for s in streams}
-    settings = {name: value for query in queries.values() for name, value in query.settings.items()}
     done: dict[str, Landed] = {}
     failed: UserError | None = None
     with _signals(stopped) if every_s is not None else nullcontext():
