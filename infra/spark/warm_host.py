@@ -8,7 +8,8 @@ code; each has its own process, exit status and session, and its memory is measu
 * One command at a time (the client holds a lock); two slots are two hosts.
 * A command that fails, or whose client goes away, takes JVM and host with it: the next one starts afresh.
 * The JVM is renewed when Java options or configuration folder change, and after ``MOST_APPLICATIONS``.
-* Tidegate's own modules are never loaded beforehand: what runs is what is on disk.
+* Tidegate's modules are loaded too. If a file of theirs has changed since, or the command's search path is another one,
+  a command loads them anew: what runs is what is on disk.
 * Slices run on the Spark that is named, as ever; an application that is told of none starts a JVM if it wants one.
 
 Run by warm_client.py as ``python warm_host.py SOCKET``; it ends when it was idle for ``IDLE_S``.
@@ -17,6 +18,7 @@ Run by warm_client.py as ``python warm_host.py SOCKET``; it ends when it was idl
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -45,6 +47,9 @@ PRELOADED = (
     "pyspark.sql.connect.session", "pydantic", "yaml", "sqlglot", "sqlglot.optimizer.qualify", "scipy.optimize",
     "great_expectations", "great_expectations.render.view", "great_expectations.render.renderer.content_block",
     "dbt.cli.main", "dbt.adapters.spark", "plotly.graph_objects", "jinja2",
+    "tidegate.engine.python_workers", "tidegate.stages.launcher", "tidegate.stages.land", "tidegate.stages.ingest",
+    "tidegate.stages.join_aggregate", "tidegate.stages.top_k", "tidegate.stages.sample_history",
+    "tidegate.stages.calibrate", "tidegate.stages.check_quality", "tidegate.stages.publish", "tidegate.report",
 )  # fmt: skip
 _FAILED = 1
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
@@ -111,6 +116,9 @@ class Host:
         self._path = path
         self._jvm: Jvm | None = None
         self._todo = list(PRELOADED)
+        # Of each of Tidegate's modules its file, and when that had been changed last.
+        self._files: dict[str, int] = {}
+        self._search_path = os.environ.get("PYTHONPATH")
         with suppress(FileNotFoundError):
             path.unlink()
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -142,9 +150,22 @@ class Host:
             self._jvm.end()
 
     def _preload(self) -> None:
-        if self._todo:
-            with suppress(ImportError):
-                importlib.import_module(self._todo.pop(0))
+        if not self._todo:
+            return
+        with suppress(ImportError):
+            importlib.import_module(self._todo.pop(0))
+        if workers := sys.modules.get("tidegate.engine.python_workers"):
+            self._files = {**workers.state(), **self._files}
+        if not self._todo:
+            # What is loaded stays: no collection in a fork writes to its pages, which are shared until somebody does.
+            gc.collect()
+            gc.freeze()
+
+    def _forget_changed(self, environment: dict[str, str]) -> None:
+        """In a child: have Tidegate's modules loaded anew if they are not what its command would load."""
+        if workers := sys.modules.get("tidegate.engine.python_workers"):
+            is_other = environment.get("PYTHONPATH") != self._search_path
+            workers.forget_changed({"": -1} if is_other else self._files)
 
     def _run(self, connection: socket.socket) -> bool:
         """Run one application; False if the host has to end."""
@@ -162,6 +183,7 @@ class Host:
         if child == 0:
             self._listening.close()
             connection.close()
+            self._forget_changed(request["environment"])
             _become(request, descriptors, gateway)
         for descriptor in descriptors:
             os.close(descriptor)
