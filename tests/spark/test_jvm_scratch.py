@@ -1,4 +1,4 @@
-"""A JVM leaves nothing in the temporary folder, however it ends."""
+"""A JVM leaves nothing in the temporary folder, however it ends, and no traceback where it ends too early."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ import pytest
 from tests.command import ROOT
 
 _SPARK = """
-import os, signal, sys
+import os, signal, sys, time
 from pathlib import Path
 from types import SimpleNamespace
 from tidegate.engine.session import start_session
 spark = start_session(SimpleNamespace(name="scratch", process_budget_bytes=2**31, partitions=1), "test")
-Path(sys.argv[1]).write_text(str(spark.range(10).count()))
+Path(sys.argv[1]).write_text(str(spark.sparkContext.parallelize(range(10), 2).count()))
 assert os.listdir(os.environ["TMPDIR"])
 if sys.argv[2] == "killed":
     os.kill(os.getpid(), signal.SIGKILL)
 spark.sparkContext._gateway.proc.kill()
+time.sleep(2)
 """
 
 
@@ -35,4 +36,5 @@ def test_a_killed_jvm_leaves_nothing_and_a_killed_process_nothing_for_long(tmp_p
         command = [sys.executable, "-c", _SPARK, tmp_path / str(number), how]
         run = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
         assert (tmp_path / str(number)).read_text() == "10", run.stderr
+        assert "Traceback" not in run.stderr
     assert list(temporary.iterdir()) == [somebody_elses]

@@ -9,7 +9,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from socketserver import BaseServer
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from urllib.request import getproxies, proxy_bypass
 
@@ -88,6 +89,7 @@ def start_session(
     # has ended, of which the command says one sentence.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_not_py4j)
+    _ignore_ended_jvm()
     return builder.config(map=NOT_COMPILED).getOrCreate()
 
 
@@ -207,6 +209,18 @@ def _own_jvm(pipeline: Pipeline, landing: bool) -> dict[str, bool | float | int 
 def _not_py4j(record: logging.LogRecord) -> bool:
     """Drop what py4j says through the root logger, with a traceback, when its JVM has ended."""
     return not str(record.msg).startswith("Exception while sending command")
+
+
+def _ignore_ended_jvm() -> None:
+    """Keep PySpark's server of accumulators from showing a traceback when its JVM has ended."""
+    from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
+
+    def handle_error(server: BaseServer, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], (EOFError, ConnectionError)):
+            BaseServer.handle_error(server, request, client_address)
+
+    for server in (AccumulatorTCPServer, AccumulatorUnixServer):
+        server.handle_error = handle_error  # type: ignore[method-assign, assignment]
 
 
 def configure_quietly() -> None:
