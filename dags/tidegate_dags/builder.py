@@ -148,7 +148,7 @@ def _task(stage: Stage, declaration: Declaration, folder: Path, submit: Submit) 
         "pre_execute": Gate(stage.name, declaration, daily=stage.daily),
         "post_execute": SayPartitions(declaration, daily=stage.daily, partitions=not stage.landed),
     }
-    objects = any(map(is_uri, (warehouse(), *declaration.paths)))
+    objects = is_uri(warehouse()) or declaration.uses_objects
     task: BaseOperator
     links: list[BaseOperatorLink] = [PipelinePage(declaration.name, stage.page)]
     if stage.submitted:

@@ -108,6 +108,7 @@ class Declaration:
     """What the schedule and its documentation say about a pipeline.
 
     ``paths``: the streams' file patterns, empty of those that come through Spark, which ``landed`` names.
+    ``uses_objects``: whether it names a place in an object store.
     """
 
     folder: Path
@@ -123,6 +124,7 @@ class Declaration:
     queries: tuple[DeclaredQuery, ...]
     landed: tuple[str, ...] = ()
     tables: tuple[str, ...] = ()
+    uses_objects: bool = False
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -163,6 +165,7 @@ def read_declaration(folder: Path) -> Declaration:
         paths=schedule.paths,
         landed=schedule.landed,
         tables=schedule.tables,
+        uses_objects=schedule.uses_objects,
         histories=schedule.histories,
         grouped_histories=schedule.grouped_histories,
         queries=tuple(_query(name, text) for name, text in schedule.queries.items()),

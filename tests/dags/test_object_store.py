@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,29 @@ def test_what_the_environment_says_goes_first(dag: Any, monkeypatch: pytest.Monk
 
 def test_a_pipeline_on_a_disk_asks_for_no_keys(flights: Any) -> None:
     assert not any(task.objects for task in flights.tasks)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "    checkpoint: s3a://lake/checkpoints\n    source: {kafka: {servers: 'a:9092', topic: orders}}",
+        "    source: {spark: {format: parquet, options: {path: '${LAKE:-s3a://lake}/orders'}}}",
+    ],
+)
+def test_a_warehouse_on_a_disk_has_keys_where_one_place_is_in_a_store(
+    airflow_home: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str
+) -> None:
+    from tidegate_dags import build_dag
+
+    init(tmp_path / "shop", "shop")
+    declared = tmp_path / "shop" / "pipeline.yml"
+    text = declared.read_text()
+    monkeypatch.setenv("TIDEGATE_WAREHOUSE", str(tmp_path / "tables"))
+    assert not any(task.objects for task in build_dag(tmp_path / "shop").tasks)
+    changed = re.sub(r" +path: landing/orders\S+", more, text)
+    assert changed != text
+    declared.write_text(changed)
+    assert all(task.objects for task in build_dag(tmp_path / "shop").tasks)
 
 
 def test_pages_are_where_the_stages_write_them(dag: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

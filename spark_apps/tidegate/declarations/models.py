@@ -26,9 +26,6 @@ JoinKind = Literal["inner", "left", "semi", "anti"]
 OnMiss = Literal["warn", "fail", "omit", "correct"]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-STORES = ("s3", "gs", "abfs", "abfss")
-"""Schemes of URIs that name object stores."""
-NO_KEYS = "a URI holds no keys: give them by the environment (AWS_PROFILE, or AWS_ACCESS_KEY_ID and its secret)"
 
 
 def to_us(instant: datetime) -> int:

@@ -9,6 +9,9 @@ from __future__ import annotations
 import re
 
 MAX_NAME = 63
+# Schemes of URIs that name object stores.
+STORES = ("s3", "gs", "abfs", "abfss")
+NO_KEYS = "a URI holds no keys: give them by the environment (AWS_PROFILE, or AWS_ACCESS_KEY_ID and its secret)"
 
 PARTITION_COLUMN = "interval"
 # Columns that every events_<stream> table has; a declared column may be called so only if it is that very column.

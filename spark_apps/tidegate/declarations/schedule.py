@@ -6,6 +6,8 @@ only the keys that a schedule needs are read.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import Any
 import yaml
 
 from tidegate.declarations.errors import DeclarationErrors, Mistake
-from tidegate.declarations.names import identifier_refusal
+from tidegate.declarations.names import STORES, identifier_refusal
 from tidegate.declarations.positions import Report, Source, read_source
 from tidegate.declarations.units import (
     UnreadableError,
@@ -23,6 +25,7 @@ from tidegate.declarations.units import (
     show_duration,
     shown,
 )
+from tidegate.declarations.variables import expand_variables
 from tidegate.declarations.yaml_sections import Section, compose
 
 _HOUR_S = 3_600
@@ -36,7 +39,8 @@ class Schedule:
     ``paths``: the streams' file patterns, as written; empty of those that come through Spark, which ``landed`` names.
     ``histories``: streams whose past is kept;
     ``grouped_histories``: those of them with aggregates by group. ``queries``: id → text of the file. ``tables``: the
-    reference tables.
+    reference tables. ``uses_objects``: whether it names a place in an object store: files, checkpoints, a path of a
+    source of Spark's, a table.
     """
 
     name: str
@@ -51,6 +55,7 @@ class Schedule:
     grouped_histories: tuple[str, ...]
     queries: dict[str, str]
     tables: tuple[str, ...] = ()
+    uses_objects: bool = False
 
 
 def load_schedule(folder: Path) -> Schedule:
@@ -114,7 +119,24 @@ def _schedule_keys(report: Report, root: yaml.Node, folder: Path) -> dict[str, A
         "histories": tuple(kept),
         "grouped_histories": tuple(name for name, section in kept.items() if _has_groups(section)),
         "tables": tuple(name for name, _, _ in Section(report, tables, "tables").items()) if tables else (),
+        "uses_objects": any(_is_in_a_store(value) for value in _scalars(root)),
     }
+
+
+def _scalars(node: yaml.Node) -> Iterator[str]:
+    """Every plain value of a document."""
+    if isinstance(node, yaml.ScalarNode):
+        yield node.value
+    for child in node.value if isinstance(node, yaml.CollectionNode) else ():
+        for one in child if isinstance(child, tuple) else (child,):
+            yield from _scalars(one)
+
+
+def _is_in_a_store(text: str) -> bool:
+    with suppress(UnreadableError):
+        text = expand_variables(text)
+    # Spark's own connectors call it s3a.
+    return text.strip().partition("://")[0] in (*STORES, "s3a") and "://" in text
 
 
 def _source(stream: Section) -> Section | None:

@@ -14,8 +14,16 @@ import yaml
 
 from tidegate.declarations.csv_section import CSV_KEYS, read_csv_section
 from tidegate.declarations.file_formats import FILE_FORMATS, MESSAGE_FORMATS, has_cells
-from tidegate.declarations.models import NO_KEYS, STORES, Column, CsvDialect, History, Part, PathStep, Stream
-from tidegate.declarations.names import EVENT_COLUMNS, PARTITION_COLUMN, SAMPLE_COLUMNS, identifier_refusal, refusal
+from tidegate.declarations.models import Column, CsvDialect, History, Part, PathStep, Stream
+from tidegate.declarations.names import (
+    EVENT_COLUMNS,
+    NO_KEYS,
+    PARTITION_COLUMN,
+    SAMPLE_COLUMNS,
+    STORES,
+    identifier_refusal,
+    refusal,
+)
 from tidegate.declarations.positions import Misspelt, Report
 from tidegate.declarations.scope import StreamSchema
 from tidegate.declarations.source_paths import read_cell, read_path

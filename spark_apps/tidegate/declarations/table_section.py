@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from tidegate.declarations.models import NO_KEYS, STORES, Column, ReferenceTable
-from tidegate.declarations.names import identifier_refusal
+from tidegate.declarations.models import Column, ReferenceTable
+from tidegate.declarations.names import NO_KEYS, STORES, identifier_refusal
 from tidegate.declarations.positions import Report
 from tidegate.declarations.source_section import SourceRead
 from tidegate.declarations.stream_section import Clock, StreamSection, one_of

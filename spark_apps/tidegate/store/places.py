@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias, TypeVar,
 import pyarrow as pa
 
 from tidegate.declarations.errors import UserError
-from tidegate.declarations.models import NO_KEYS, STORES
+from tidegate.declarations.names import NO_KEYS, STORES
 
 if TYPE_CHECKING:
     from pyarrow import fs
