@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -110,6 +111,30 @@ def test_an_application_gets_no_jvm(host: Host) -> None:
     done = host.start(str(script), "a b")
     assert done.communicate()[0] == f"False {[str(script), 'a b']}\n" and done.returncode == 0
     assert host.processes() and not [process for process in host.processes() if process.name() == "java"]
+
+
+@pytest.mark.timeout(240)
+def test_what_runs_is_what_is_on_disk(host: Host) -> None:
+    """Tidegate's modules are loaded beforehand; a changed file, or another search path, is seen by the next command."""
+    script, copy = host.folder / "script.py", host.folder / "copy" / "tidegate"
+    module = Path("declarations", "names.py")
+    script.write_text(
+        "import sys; loaded = 'tidegate.report' in sys.modules\n"
+        "from tidegate.declarations import names; print(loaded, names.__file__, getattr(names, 'CHANGED', None))"
+    )
+    shutil.copytree(PROJECT / "spark_apps" / "tidegate", copy)
+
+    def said(search_path: Path) -> str:
+        host.environment["PYTHONPATH"] = str(search_path)
+        return host.start(str(script)).communicate()[0]
+
+    while said(copy.parent) != f"True {copy / module} None\n":
+        time.sleep(1)
+    with (copy / module).open("a") as source:
+        source.write("\nCHANGED = 1\n")
+    assert said(copy.parent) == f"False {copy / module} 1\n"
+    other = PROJECT / "spark_apps"
+    assert said(other) == f"False {other / 'tidegate' / module} None\n"
 
 
 @pytest.mark.timeout(240)
