@@ -68,6 +68,8 @@ def described(source: KafkaSource) -> Topic | None:
             if about is None or (about.error and about.error.code() in absent):
                 raise UserError(no_topic(source.topic, list(listed), servers))
             try:
+                if about.error:
+                    raise KafkaException(about.error)
                 return _description(admin, settings, source.topic, list(about.partitions))
             except (TimeoutError, KafkaException):
                 if time.monotonic() > deadline:
